@@ -1,0 +1,70 @@
+#include "core/base/os.h"
+
+#include <cstdlib>
+
+#include "core/testing/faulty_os.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Scratch(const std::string& name) {
+  std::string dir = JoinPath(std::getenv("TEST_TMPDIR"), name);
+  RealOs().RemoveAll(dir).IgnoreError();
+  EXPECT_TRUE(RealOs().MakeDirectories(dir).ok());
+  return dir;
+}
+
+TEST(OsTest, WritesAndReads) {
+  Os& os = RealOs();
+  std::string dir = Scratch("rw");
+  std::string path = JoinPath(dir, "a");
+  ASSERT_TRUE(WriteFileAtomically(os, path, "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(os, path, "two").ok());
+  EXPECT_EQ(os.ReadFile(path, 100).value(), "two");
+  auto file = os.Append(path);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Append("+").ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(os.ReadFile(path, 100).value(), "two+");
+  ASSERT_TRUE(os.Truncate(path, 1).ok());
+  EXPECT_EQ(os.ReadFile(path, 100).value(), "t");
+  EXPECT_THAT(os.List(dir).value(), ElementsAre("a"));
+}
+
+TEST(OsTest, ErrorsNameThePath) {
+  Os& os = RealOs();
+  absl::Status missing = os.ReadFile("/no/such/file", 10).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("/no/such/file"));
+  std::string dir = Scratch("err");
+  EXPECT_FALSE(os.ReadFile(dir, 10).ok());
+  std::string path = JoinPath(dir, "big");
+  ASSERT_TRUE(WriteFileAtomically(os, path, "0123456789").ok());
+  EXPECT_EQ(os.ReadFile(path, 9).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(OsTest, AtomicWriteKeepsTheOldContentsWhateverFails) {
+  std::string dir = Scratch("atomic");
+  std::string path = JoinPath(dir, "a");
+  FaultyOs os(RealOs());
+  ASSERT_TRUE(WriteFileAtomically(os, path, "old").ok());
+  int64_t calls = os.calls();
+  ASSERT_GE(calls, 5);  // create, write, sync, close, rename, sync directory
+  for (int64_t n = 0; n < calls; ++n) {
+    os.FailAt(n, absl::ResourceExhaustedError("No space left on device"));
+    EXPECT_FALSE(WriteFileAtomically(os, path, "new").ok()) << n;
+    std::string now = RealOs().ReadFile(path, 100).value();
+    // Only the last call, which makes the rename durable, comes after it.
+    EXPECT_EQ(now, n + 1 < calls ? "old" : "new") << n;
+    EXPECT_THAT(RealOs().List(dir).value(), ElementsAre("a"));
+  }
+}
+
+}  // namespace
+}  // namespace weft
