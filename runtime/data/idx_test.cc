@@ -1,0 +1,100 @@
+#include "runtime/data/idx.h"
+
+#include <zlib.h>
+
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Gzip(const std::string& bytes) {
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, 0), Z_OK);
+  std::string out(deflateBound(&stream, bytes.size()) + 32, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = bytes.size();
+  stream.next_out = reinterpret_cast<Bytef*>(&out[0]);
+  stream.avail_out = out.size();
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+IdxArray Sample() { return {Shape({2, 3}), std::string("\1\2\3\4\5\6", 6)}; }
+
+void ExpectError(const std::string& file, ErrorCode code,
+                 const std::string& text) {
+  absl::Status status = ParseIdx("some.idx", file).status();
+  EXPECT_TRUE(IsError(status, code)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("some.idx"));
+}
+
+TEST(IdxTest, PlainAndGzip) {
+  std::string file = EncodeIdx(Sample());
+  for (const std::string& bytes : {file, Gzip(file)}) {
+    absl::StatusOr<IdxArray> array = ParseIdx("a", bytes);
+    ASSERT_TRUE(array.ok()) << array.status();
+    EXPECT_EQ(array->shape, Shape({2, 3}));
+    EXPECT_EQ(array->bytes, Sample().bytes);
+  }
+}
+
+TEST(IdxTest, SeveralGzipMembersAreOneFile) {
+  std::string file = EncodeIdx(Sample());
+  std::string two = Gzip(file.substr(0, 5)) + Gzip(file.substr(5));
+  EXPECT_EQ(ParseIdx("a", two).value().bytes, Sample().bytes);
+}
+
+TEST(IdxTest, RefusesWrongMagic) {
+  std::string file = EncodeIdx(Sample());
+  file[2] = 0x0d;  // floats
+  ExpectError(file, ErrorCode::kDataFormat, "0x00000d02");
+  ExpectError("PNG\r\n\x1a\n...", ErrorCode::kDataFormat, "starts with");
+  ExpectError(std::string("\0\0\x8\0", 4), ErrorCode::kDataFormat, "rank");
+}
+
+TEST(IdxTest, RefusesEveryTruncation) {
+  std::string file = EncodeIdx(Sample());
+  for (size_t n = 0; n < file.size(); ++n) {
+    absl::Status status = ParseIdx("a", file.substr(0, n)).status();
+    EXPECT_TRUE(IsError(status, ErrorCode::kDataCorrupt)) << n << status;
+  }
+  std::string zipped = Gzip(file);
+  for (size_t n = 2; n < zipped.size(); ++n) {
+    absl::Status status = ParseIdx("a", zipped.substr(0, n)).status();
+    EXPECT_TRUE(IsError(status, ErrorCode::kDataCorrupt)) << n << status;
+  }
+}
+
+TEST(IdxTest, RefusesTrailingBytesAndDamage) {
+  ExpectError(EncodeIdx(Sample()) + "x", ErrorCode::kDataCorrupt, "[2,3]");
+  std::string zipped = Gzip(EncodeIdx(Sample()));
+  zipped[zipped.size() - 6] ^= 1;  // its checksum
+  ExpectError(zipped, ErrorCode::kDataCorrupt, "gzip");
+}
+
+TEST(IdxTest, RefusesAbsurdExtents) {
+  std::string file = std::string("\0\0\x8\x8", 4) + std::string(32, '\xff');
+  ExpectError(file, ErrorCode::kDataCorrupt, "too large");
+}
+
+TEST(IdxTest, MissingFile) {
+  absl::Status status = ReadIdx(RealOs(), "/no/such.idx").status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kDataMissing));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such.idx"));
+}
+
+TEST(IdxTest, InflationIsBounded) {
+  std::string bomb = Gzip(std::string(1 << 20, 'x'));
+  EXPECT_FALSE(Gunzip(bomb, 1000).ok());
+  EXPECT_EQ(Gunzip(bomb, 1 << 20).value().size(), 1u << 20);
+}
+
+}  // namespace
+}  // namespace weft::data
