@@ -1,7 +1,7 @@
-// Graph: one logical program in static single assignment form. A node is the use
-// of an op (core/ops): operands, attributes, results with static types, control
-// inputs, the user's name, and constraints for placement. State lives in
-// weft.Variable nodes; weft.Output nodes deliver results to the session.
+// Graph: one logical program in static single assignment form. A node is the
+// use of an op (core/ops): operands, attributes, results with static types,
+// control inputs, the user's name, and constraints for placement. State lives
+// in weft.Variable nodes; weft.Output nodes deliver results to the session.
 //
 //   Graph g("mlp");
 //   WEFT_ASSIGN_OR_RETURN(Node* x, g.Add("weft.Input", "x", {},
@@ -9,8 +9,9 @@
 //   WEFT_ASSIGN_OR_RETURN(Node* y, g.Add("Relu", "y", {x->output(0)}));
 //
 // Types are inferred when a node is added; a graph never holds a node whose
-// operands do not fit. Node ids are dense, stable and never reused; removed nodes
-// leave a hole. Text form: core/graph/text.h. Invariants: core/graph/verify.h.
+// operands do not fit. Node ids are dense, stable and never reused; removed
+// nodes leave a hole. Text form: core/graph/text.h. Invariants:
+// core/graph/verify.h.
 //
 // Threading: thread-compatible. Ownership: the graph owns its nodes; Node
 // pointers stay valid until the node is removed or the graph destroyed.
@@ -105,6 +106,9 @@ class Graph {
     return id >= 0 && id < id_bound() && nodes_[id] != nullptr;
   }
 
+  // The user's form of a value: "fc1", "split:1"; "_" where invalid.
+  std::string ValueName(Value v) const;
+
   // Live nodes by id: the order of creation.
   std::vector<const Node*> Nodes() const;
   std::vector<Node*> Nodes();
@@ -118,11 +122,13 @@ class Graph {
   // Nodes with a control input from `id`, ascending.
   std::vector<int32_t> ControlUses(int32_t id) const;
 
-  // Rewrites. Operand types must not change (kBadGraph).
+  // Rewrites. Operand types must not change (kBadGraph). ReplaceUses leaves the
+  // uses by `to`'s own node alone, so that y = f(x) may take x's place.
   absl::Status SetInput(int32_t node, int position, Value v);
   absl::Status ReplaceUses(Value from, Value to);
   // Re-infers the node's types; refuses a change of an output type in use.
   absl::Status SetAttr(int32_t node, absl::string_view name, Attr value);
+  // Pre-condition: both exist and differ. No effect where it is there already.
   void AddControlInput(int32_t node, int32_t from);
   void RemoveControlInput(int32_t node, int32_t from);
   // kBadGraph where an output or the node itself is still in use.
@@ -130,14 +136,29 @@ class Graph {
   // `hint`, made unique in this graph.
   std::string UniqueName(absl::string_view hint) const;
 
-  OpView View(const Node& node) const;
+  // No copies: valid until the node is changed or removed.
+  OpView View(const Node& node) const {
+    return OpView(*node.schema_, node.name_, node.attrs_, node.input_types_,
+                  node.output_types_);
+  }
 
  private:
+  using UseList = std::vector<std::pair<int32_t, int>>;
+
+  absl::Status CheckOperands(absl::string_view op, absl::string_view name,
+                             absl::Span<const Value> inputs) const;
+  absl::Status WithOperands(const absl::Status& status,
+                            absl::Span<const Value> inputs) const;
+  void AddUse(Value v, int32_t node, int position);
+  void DropUse(Value v, int32_t node, int position);
+
   std::string name_;
   std::vector<std::unique_ptr<Node>> nodes_;
   absl::flat_hash_map<std::string, int32_t> by_name_;
-  absl::flat_hash_map<Value, std::vector<std::pair<int32_t, int>>> uses_;
-  absl::flat_hash_map<int32_t, std::vector<int32_t>> control_uses_;
+  absl::flat_hash_map<std::string, int> next_suffix_;  // where to start looking
+  absl::flat_hash_map<Value, UseList> uses_;           // ascending
+  absl::flat_hash_map<int32_t, std::vector<int32_t>>
+      control_uses_;  // ascending
   int num_live_ = 0;
 };
 
