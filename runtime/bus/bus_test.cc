@@ -1,0 +1,135 @@
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/bus/futex_word.h"
+#include "runtime/bus/mailbox.h"
+#include "runtime/bus/ring.h"
+
+namespace weft::runtime {
+namespace {
+
+struct Note {
+  uint64_t producer;
+  uint64_t number;
+  uint64_t pad[2];
+};
+
+TEST(RingTest, KeepsOrderAcrossManyRounds) {
+  Ring<Note> ring(5);
+  EXPECT_EQ(ring.capacity(), 8u);
+  uint64_t pushed = 0, popped = 0;
+  for (int round = 0; round < 100; ++round) {
+    for (uint32_t i = 0; i < 1 + round % 8u; ++i) {
+      ring.Push({0, pushed++, {}});
+    }
+    EXPECT_EQ(ring.Front().number, popped);
+    while (!ring.Empty()) EXPECT_EQ(ring.Pop().number, popped++);
+  }
+  EXPECT_EQ(pushed, popped);
+}
+
+TEST(RingDeathTest, OverflowIsADefect) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  Ring<Note> ring(2);
+  ring.Push({});
+  ring.Push({});
+  EXPECT_DEATH(ring.Push({}), "");
+}
+
+TEST(MailboxTest, DrainTakesABatchInOrder) {
+  Mailbox<Note> box(3);
+  EXPECT_TRUE(box.Empty());
+  std::vector<uint64_t> got;
+  for (uint64_t round = 0; round < 5; ++round) {
+    for (uint64_t i = 0; i < 4; ++i) box.Push({0, round * 4 + i, {}});
+    EXPECT_EQ(box.Drain([&](const Note& n) { got.push_back(n.number); }), 4u);
+    EXPECT_TRUE(box.Empty());
+  }
+  for (uint64_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], i);
+  EXPECT_EQ(got.size(), 20u);
+}
+
+TEST(MailboxDeathTest, OverflowIsADefect) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  Mailbox<Note> box(2);
+  box.Push({});
+  box.Push({});
+  EXPECT_DEATH(box.Push({}), "overflowed");
+}
+
+// Producers keep at most `kCredits` notes each under way, as actors do.
+TEST(MailboxTest, ManyProducersLoseNothingAndKeepTheirOrder) {
+  constexpr uint64_t kProducers = 4, kEach = 5000, kCredits = 3;
+  Mailbox<Note> box(kProducers * kCredits);
+  FutexWord word;
+  std::atomic<uint64_t> taken[kProducers] = {};
+  std::vector<std::thread> producers;
+  for (uint64_t p = 0; p < kProducers; ++p) {
+    producers.emplace_back([&, p] {
+      for (uint64_t i = 0; i < kEach; ++i) {
+        while (i - taken[p].load(std::memory_order_acquire) >= kCredits) {
+          std::this_thread::yield();
+        }
+        box.Push({p, i, {}});
+        word.Post();
+      }
+    });
+  }
+  uint64_t next[kProducers] = {};
+  uint64_t total = 0;
+  bool ordered = true;
+  while (total < kProducers * kEach) {
+    uint32_t n = box.Drain([&](const Note& note) {
+      ordered = ordered && note.number == next[note.producer]++;
+      taken[note.producer].fetch_add(1, std::memory_order_release);
+    });
+    total += n;
+    if (n != 0) continue;
+    uint32_t seen = word.Announce();
+    if (box.Empty()) {
+      // A lost wake-up would end in this time-out.
+      EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u));
+    }
+    word.Awake();
+  }
+  for (std::thread& t : producers) t.join();
+  EXPECT_TRUE(ordered);
+  EXPECT_TRUE(box.Empty());
+}
+
+TEST(FutexWordTest, PostBetweenAnnounceAndSleepIsNotLost) {
+  FutexWord word;
+  uint32_t seen = word.Announce();
+  word.Post();
+  EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u));
+  word.Awake();
+}
+
+TEST(FutexWordTest, SleepHasADeadline) {
+  FutexWord word;
+  uint32_t seen = word.Announce();
+  // Signals may end a sleep early; the word itself never changes.
+  while (word.SleepFor(seen, 1000)) {
+  }
+  word.Awake();
+  EXPECT_GE(word.sleeps(), 1u);
+}
+
+TEST(FutexWordTest, ForeignAdditionOfOneWakesToo) {
+  FutexWord word;
+  uint32_t seen = word.Announce();
+  __atomic_fetch_add(word.raw(), 1, __ATOMIC_SEQ_CST);
+  EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u));
+  word.Awake();
+  // The bit may be wrong now; the next announcement still works.
+  seen = word.Announce();
+  word.Post();
+  EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u));
+  word.Awake();
+}
+
+}  // namespace
+}  // namespace weft::runtime
