@@ -25,9 +25,7 @@ namespace weft {
 
 class WEFT_THREAD_ANNOTATION_(lockable) Mutex {
  public:
-  void Lock() WEFT_THREAD_ANNOTATION_(exclusive_lock_function()) {
-    mu_.lock();
-  }
+  void Lock() WEFT_THREAD_ANNOTATION_(exclusive_lock_function()) { mu_.lock(); }
   void Unlock() WEFT_THREAD_ANNOTATION_(unlock_function()) { mu_.unlock(); }
 
  private:

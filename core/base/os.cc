@@ -119,8 +119,8 @@ class PosixOs : public Os {
       if (n < 0) return FromErrno(errno, "read", path);
       if (n == 0) return out;
       if (out.size() + n > max_bytes) {
-        return absl::ResourceExhaustedError(absl::StrCat(
-            "'", path, "' is larger than ", max_bytes, " bytes"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("'", path, "' is larger than ", max_bytes, " bytes"));
       }
       out.append(buffer, n);
     }

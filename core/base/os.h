@@ -1,13 +1,13 @@
-// The operating system's files, behind one interface, so that tests can make any
-// call fail: nothing else in Weft opens, writes or renames a file.
+// The operating system's files, behind one interface, so that tests can make
+// any call fail: nothing else in Weft opens, writes or renames a file.
 //
 //   Os& os = RealOs();
 //   WEFT_ASSIGN_OR_RETURN(std::string text, os.ReadFile(path, 1 << 20));
 //   WEFT_RETURN_IF_ERROR(WriteFileAtomically(os, path, text));
 //
 // Errors are plain absl statuses whose message names the path and the system's
-// reason; callers give them a WEFT number (core/base/error.h), because only they
-// know what the file was for.
+// reason; callers give them a WEFT number (core/base/error.h), because only
+// they know what the file was for.
 //
 // Threading: RealOs() is thread-safe; a WritableFile is thread-compatible.
 #ifndef WEFT_CORE_BASE_OS_H_
@@ -36,7 +36,8 @@ class Os {
  public:
   virtual ~Os() = default;
 
-  // Whole contents. ResourceExhausted where the file is larger than `max_bytes`.
+  // Whole contents. ResourceExhausted where the file is larger than
+  // `max_bytes`.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& path,
                                                uint64_t max_bytes) = 0;
   // Truncates; mode 0644 less the umask.

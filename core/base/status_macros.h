@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define WEFT_RETURN_IF_ERROR(expr)                            \
-  do {                                                        \
+#define WEFT_RETURN_IF_ERROR(expr)                              \
+  do {                                                          \
     if (absl::Status weft_status_ = (expr); !weft_status_.ok()) \
-      return weft_status_;                                    \
+      return weft_status_;                                      \
   } while (false)
 
 #define WEFT_ASSIGN_OR_RETURN(lhs, expr) \

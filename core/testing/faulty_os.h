@@ -104,7 +104,8 @@ class FaultyOs : public Os {
 
   absl::Status Next() {
     int64_t n = calls_++;
-    bool fails = fail_at_ >= 0 && (n == fail_at_ || (from_then_on_ && n > fail_at_));
+    bool fails =
+        fail_at_ >= 0 && (n == fail_at_ || (from_then_on_ && n > fail_at_));
     return fails ? status_ : absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> Wrap(

@@ -31,17 +31,28 @@ T ToInteger(double v) {
 void StoreDouble(DType dtype, double v, char* out) {
   auto put = [out](auto x) { std::memcpy(out, &x, sizeof(x)); };
   switch (dtype) {
-    case DType::kF32: return put(static_cast<float>(v));
-    case DType::kF64: return put(v);
-    case DType::kF16: return put(FloatToF16(static_cast<float>(v)));
-    case DType::kBF16: return put(FloatToBf16(static_cast<float>(v)));
-    case DType::kI8: return put(ToInteger<int8_t>(v));
-    case DType::kU8: return put(ToInteger<uint8_t>(v));
-    case DType::kI16: return put(ToInteger<int16_t>(v));
-    case DType::kI32: return put(ToInteger<int32_t>(v));
-    case DType::kI64: return put(ToInteger<int64_t>(v));
-    case DType::kBool: return put(static_cast<uint8_t>(v != 0));
-    case DType::kInvalid: return;
+    case DType::kF32:
+      return put(static_cast<float>(v));
+    case DType::kF64:
+      return put(v);
+    case DType::kF16:
+      return put(FloatToF16(static_cast<float>(v)));
+    case DType::kBF16:
+      return put(FloatToBf16(static_cast<float>(v)));
+    case DType::kI8:
+      return put(ToInteger<int8_t>(v));
+    case DType::kU8:
+      return put(ToInteger<uint8_t>(v));
+    case DType::kI16:
+      return put(ToInteger<int16_t>(v));
+    case DType::kI32:
+      return put(ToInteger<int32_t>(v));
+    case DType::kI64:
+      return put(ToInteger<int64_t>(v));
+    case DType::kBool:
+      return put(static_cast<uint8_t>(v != 0));
+    case DType::kInvalid:
+      return;
   }
 }
 
@@ -51,17 +62,28 @@ double LoadDouble(DType dtype, const char* in) {
     return x;
   };
   switch (dtype) {
-    case DType::kF32: return get(float{});
-    case DType::kF64: return get(double{});
-    case DType::kF16: return F16ToFloat(get(uint16_t{}));
-    case DType::kBF16: return Bf16ToFloat(get(uint16_t{}));
-    case DType::kI8: return get(int8_t{});
-    case DType::kU8: return get(uint8_t{});
-    case DType::kI16: return get(int16_t{});
-    case DType::kI32: return get(int32_t{});
-    case DType::kI64: return static_cast<double>(get(int64_t{}));
-    case DType::kBool: return get(uint8_t{}) != 0;
-    case DType::kInvalid: return 0;
+    case DType::kF32:
+      return get(float{});
+    case DType::kF64:
+      return get(double{});
+    case DType::kF16:
+      return F16ToFloat(get(uint16_t{}));
+    case DType::kBF16:
+      return Bf16ToFloat(get(uint16_t{}));
+    case DType::kI8:
+      return get(int8_t{});
+    case DType::kU8:
+      return get(uint8_t{});
+    case DType::kI16:
+      return get(int16_t{});
+    case DType::kI32:
+      return get(int32_t{});
+    case DType::kI64:
+      return static_cast<double>(get(int64_t{}));
+    case DType::kBool:
+      return get(uint8_t{}) != 0;
+    case DType::kInvalid:
+      return 0;
   }
   return 0;
 }
@@ -99,8 +121,8 @@ uint16_t FloatToF16(float value) {
   if (std::isnan(value)) return sign | 0x7e00;
   if (magnitude >= 65520.0f) return sign | 0x7c00;
   if (magnitude < 6.103515625e-05f) {  // below 2^-14: subnormal
-    return sign | static_cast<uint16_t>(
-                      std::nearbyint(std::ldexp(magnitude, 24)));
+    return sign |
+           static_cast<uint16_t>(std::nearbyint(std::ldexp(magnitude, 24)));
   }
   uint32_t m = BitCast<uint32_t>(magnitude);
   m += 0xfff + ((m >> 13) & 1);

@@ -28,21 +28,37 @@ uint16_t FloatToF16(float value);
 template <typename T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::kF32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::kF64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
 template <>
-struct DTypeOf<int8_t> { static constexpr DType value = DType::kI8; };
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::kI8;
+};
 template <>
-struct DTypeOf<uint8_t> { static constexpr DType value = DType::kU8; };
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
 template <>
-struct DTypeOf<int16_t> { static constexpr DType value = DType::kI16; };
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::kI16;
+};
 template <>
-struct DTypeOf<int32_t> { static constexpr DType value = DType::kI32; };
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kI32;
+};
 template <>
-struct DTypeOf<int64_t> { static constexpr DType value = DType::kI64; };
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kI64;
+};
 template <>
-struct DTypeOf<bool> { static constexpr DType value = DType::kBool; };
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::kBool;
+};
 
 class Literal {
  public:

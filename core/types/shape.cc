@@ -10,8 +10,9 @@ namespace weft {
 
 absl::StatusOr<Shape> Shape::Create(absl::Span<const int64_t> dims) {
   if (dims.size() > kMaxRank) {
-    return MakeError(ErrorCode::kShapeMismatch,
-                     absl::StrCat("rank ", dims.size(), " is above ", kMaxRank));
+    return MakeError(
+        ErrorCode::kShapeMismatch,
+        absl::StrCat("rank ", dims.size(), " is above ", kMaxRank));
   }
   int64_t count = 1;
   for (int64_t d : dims) {

@@ -17,8 +17,7 @@ TEST(DTypeTest, NamesRoundTrip) {
     EXPECT_EQ(ParseDType(DTypeName(dtype)).value(), dtype);
     EXPECT_GT(DTypeSize(dtype), 0u);
   }
-  EXPECT_TRUE(
-      IsError(ParseDType("f31").status(), ErrorCode::kDTypeMismatch));
+  EXPECT_TRUE(IsError(ParseDType("f31").status(), ErrorCode::kDTypeMismatch));
   EXPECT_EQ(DTypeSize(static_cast<DType>(999)), 0u);
 }
 

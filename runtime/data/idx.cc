@@ -83,8 +83,7 @@ absl::StatusOr<std::string> Gunzip(absl::string_view bytes,
     std::memcpy(&size, bytes.data() + bytes.size() - 4, 4);
     out.reserve(std::min<uint64_t>({size, max_bytes, bytes.size() * 1032}));
   }
-  stream.next_in =
-      reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   absl::Status status;
   std::string buffer(1 << 18, '\0');

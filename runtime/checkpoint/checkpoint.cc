@@ -1,0 +1,370 @@
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/error.h"
+#include "core/base/sha256.h"
+#include "core/base/status_macros.h"
+#include "google/protobuf/text_format.h"
+
+namespace weft::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxTensorFile = uint64_t{1} << 40;
+constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
+constexpr absl::string_view kModelFile = "model.safetensors";
+constexpr absl::string_view kOptimizerFile = "optim.safetensors";
+constexpr absl::string_view kIndexFile = "index.txtpb";
+constexpr absl::string_view kStateFile = "train_state.txtpb";
+constexpr absl::string_view kChecksumFile = "CHECKSUMS";
+constexpr absl::string_view kLatestFile = "latest";
+
+std::string StepName(uint64_t step) {
+  return absl::StrFormat("step_%08d", step);
+}
+
+bool ParseStepName(absl::string_view name, uint64_t* step) {
+  return absl::ConsumePrefix(&name, "step_") && absl::SimpleAtoi(name, step);
+}
+
+// One file of a save: written, synced, checksummed.
+class FileSaver {
+ public:
+  FileSaver(Os& os, std::string directory)
+      : os_(os), directory_(std::move(directory)) {}
+
+  absl::Status Write(absl::string_view name,
+                     absl::Span<const absl::string_view> parts) {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                          os_.Create(JoinPath(directory_, name)));
+    Sha256 hash;
+    for (absl::string_view part : parts) {
+      hash.Update(part);
+      WEFT_RETURN_IF_ERROR(file->Append(part));
+    }
+    WEFT_RETURN_IF_ERROR(file->Sync());
+    WEFT_RETURN_IF_ERROR(file->Close());
+    absl::StrAppend(&checksums_, hash.HexDigest(), "  ", name, "\n");
+    return absl::OkStatus();
+  }
+
+  const std::string& checksums() const { return checksums_; }
+
+ private:
+  Os& os_;
+  std::string directory_;
+  std::string checksums_;
+};
+
+absl::Status WriteTensors(FileSaver* saver, absl::string_view name,
+                          absl::Span<const StateTensor> all, bool optimizer,
+                          Index* index) {
+  std::vector<NamedTensor> tensors;
+  for (const StateTensor& t : all) {
+    if (t.optimizer == optimizer) tensors.push_back(t.tensor);
+  }
+  std::string header = SafetensorsHeader(tensors, {{"format", "weft"}});
+  std::vector<absl::string_view> parts = {header};
+  for (const NamedTensor& t : tensors) {
+    parts.push_back(t.bytes);
+    Tensor* row = index->add_tensors();
+    row->set_name(t.name);
+    row->set_dtype(std::string(DTypeName(t.type.dtype)));
+    for (int64_t d : t.type.shape.dims()) row->add_dims(d);
+    row->set_file(std::string(name));
+  }
+  return saver->Write(name, parts);
+}
+
+absl::Status WriteDirectory(Os& os, const std::string& directory,
+                            const TrainState& state,
+                            absl::Span<const StateTensor> tensors) {
+  WEFT_RETURN_IF_ERROR(os.MakeDirectories(directory));
+  FileSaver saver(os, directory);
+  Index index;
+  WEFT_RETURN_IF_ERROR(
+      WriteTensors(&saver, kModelFile, tensors, false, &index));
+  WEFT_RETURN_IF_ERROR(
+      WriteTensors(&saver, kOptimizerFile, tensors, true, &index));
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(index, &text);
+  WEFT_RETURN_IF_ERROR(saver.Write(kIndexFile, {text}));
+  google::protobuf::TextFormat::PrintToString(state, &text);
+  WEFT_RETURN_IF_ERROR(saver.Write(kStateFile, {text}));
+  std::string checksums = saver.checksums();
+  WEFT_RETURN_IF_ERROR(saver.Write(kChecksumFile, {checksums}));
+  return os.SyncDirectory(directory);
+}
+
+// Names of complete checkpoints in a ckpt directory, by step.
+std::map<uint64_t, std::string> Steps(const std::vector<std::string>& names) {
+  std::map<uint64_t, std::string> steps;
+  for (const std::string& name : names) {
+    uint64_t step;
+    if (ParseStepName(name, &step)) steps[step] = name;
+  }
+  return steps;
+}
+
+absl::Status Commit(Os& os, const std::string& root, const std::string& name,
+                    const std::string& temporary) {
+  std::string target = JoinPath(root, name);
+  // A run that went back may write a step again: the old one goes only when the
+  // new one is complete on disk.
+  std::string old = JoinPath(root, absl::StrCat(".old-", name));
+  bool replaces = os.Exists(target);
+  if (replaces) {
+    WEFT_RETURN_IF_ERROR(os.RemoveAll(old));
+    WEFT_RETURN_IF_ERROR(os.Rename(target, old));
+  }
+  if (absl::Status status = os.Rename(temporary, target); !status.ok()) {
+    if (replaces) os.Rename(old, target).IgnoreError();
+    return status;
+  }
+  WEFT_RETURN_IF_ERROR(os.SyncDirectory(root));
+  if (replaces) os.RemoveAll(old).IgnoreError();
+  return WriteFileAtomically(os, JoinPath(root, kLatestFile), name + "\n");
+}
+
+void DeleteOld(Os& os, const std::string& root, int keep) {
+  absl::StatusOr<std::vector<std::string>> names = os.List(root);
+  if (!names.ok()) return;
+  std::map<uint64_t, std::string> steps = Steps(*names);
+  size_t kept = std::max(keep, 2);
+  while (steps.size() > kept) {
+    // Failing to delete is harmless: the next save tries again.
+    os.RemoveAll(JoinPath(root, steps.begin()->second)).IgnoreError();
+    steps.erase(steps.begin());
+  }
+}
+
+absl::StatusOr<std::string> ReadOrCorrupt(Os& os, const std::string& directory,
+                                          absl::string_view name,
+                                          uint64_t max_bytes) {
+  absl::StatusOr<std::string> bytes =
+      os.ReadFile(JoinPath(directory, name), max_bytes);
+  if (!bytes.ok()) {
+    return MakeError(ErrorCode::kCheckpointCorrupt, bytes.status().message());
+  }
+  return bytes;
+}
+
+// File name -> expected digest.
+absl::StatusOr<std::map<std::string, std::string>> ReadChecksums(
+    Os& os, const std::string& directory) {
+  WEFT_ASSIGN_OR_RETURN(
+      std::string text,
+      ReadOrCorrupt(os, directory, kChecksumFile, kMaxTextFile));
+  std::map<std::string, std::string> out;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    std::pair<std::string, std::string> row =
+        absl::StrSplit(line, absl::MaxSplits("  ", 1));
+    if (row.first.size() != 64 || row.second.empty() ||
+        absl::StrContains(row.second, '/')) {
+      return MakeError(ErrorCode::kCheckpointCorrupt,
+                       absl::StrCat("'", directory, "/", kChecksumFile,
+                                    "': bad line '", line, "'"));
+    }
+    out[row.second] = row.first;
+  }
+  for (absl::string_view name :
+       {kModelFile, kOptimizerFile, kIndexFile, kStateFile}) {
+    if (out.count(std::string(name)) == 0) {
+      return MakeError(ErrorCode::kCheckpointCorrupt,
+                       absl::StrCat("'", directory, "/", kChecksumFile,
+                                    "' does not list ", name));
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> ReadChecked(
+    Os& os, const std::string& directory, absl::string_view name,
+    uint64_t max_bytes, const std::map<std::string, std::string>& checksums) {
+  WEFT_ASSIGN_OR_RETURN(std::string bytes,
+                        ReadOrCorrupt(os, directory, name, max_bytes));
+  std::string digest = Sha256Hex(bytes);
+  const std::string& expected = checksums.at(std::string(name));
+  if (digest != expected) {
+    return MakeError(ErrorCode::kCheckpointCorrupt,
+                     absl::StrCat("'", directory, "/", name, "' has SHA-256 ",
+                                  digest, ", its CHECKSUMS say ", expected));
+  }
+  return bytes;
+}
+
+absl::Status ParseText(const std::string& directory, absl::string_view name,
+                       const std::string& text,
+                       google::protobuf::Message* message) {
+  if (!google::protobuf::TextFormat::ParseFromString(text, message)) {
+    return MakeError(
+        ErrorCode::kCheckpointCorrupt,
+        absl::StrCat("'", directory, "/", name, "' cannot be parsed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIndex(const Loaded& loaded) {
+  std::map<std::string, const NamedTensor*> by_name;
+  for (const NamedTensor& t : loaded.tensors) by_name[t.name] = &t;
+  bool same = static_cast<int>(by_name.size()) == loaded.index.tensors_size() &&
+              by_name.size() == loaded.tensors.size();
+  for (const Tensor& row : loaded.index.tensors()) {
+    auto it = by_name.find(row.name());
+    same = same && it != by_name.end() &&
+           DTypeName(it->second->type.dtype) == row.dtype() &&
+           std::equal(row.dims().begin(), row.dims().end(),
+                      it->second->type.shape.dims().begin(),
+                      it->second->type.shape.dims().end());
+    if (!same) {
+      return MakeError(ErrorCode::kCheckpointCorrupt,
+                       absl::StrCat("'", loaded.directory, "/", kIndexFile,
+                                    "' disagrees with the tensor files at '",
+                                    row.name(), "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Loaded> LoadDirectory(Os& os, const std::string& directory) {
+  Loaded loaded;
+  loaded.directory = directory;
+  WEFT_ASSIGN_OR_RETURN(auto checksums, ReadChecksums(os, directory));
+  WEFT_ASSIGN_OR_RETURN(std::string text, ReadChecked(os, directory, kStateFile,
+                                                      kMaxTextFile, checksums));
+  WEFT_RETURN_IF_ERROR(ParseText(directory, kStateFile, text, &loaded.state));
+  WEFT_ASSIGN_OR_RETURN(
+      text, ReadChecked(os, directory, kIndexFile, kMaxTextFile, checksums));
+  WEFT_RETURN_IF_ERROR(ParseText(directory, kIndexFile, text, &loaded.index));
+  for (absl::string_view name : {kModelFile, kOptimizerFile}) {
+    WEFT_ASSIGN_OR_RETURN(
+        std::string bytes,
+        ReadChecked(os, directory, name, kMaxTensorFile, checksums));
+    loaded.files.push_back(std::make_unique<std::string>(std::move(bytes)));
+    WEFT_ASSIGN_OR_RETURN(
+        SafetensorsFile file,
+        ParseSafetensors(JoinPath(directory, name), *loaded.files.back()));
+    for (NamedTensor& t : file.tensors) loaded.tensors.push_back(std::move(t));
+  }
+  WEFT_RETURN_IF_ERROR(CheckIndex(loaded));
+  return loaded;
+}
+
+// The directory that holds step_* for any accepted `path`; "" where `path` is
+// itself a checkpoint.
+absl::StatusOr<std::string> FindRoot(Os& os, const std::string& path) {
+  if (os.Exists(JoinPath(path, kChecksumFile))) return std::string();
+  for (const std::string& root : {JoinPath(path, "ckpt"), path}) {
+    absl::StatusOr<std::vector<std::string>> names = os.List(root);
+    if (names.ok() && !Steps(*names).empty()) return root;
+  }
+  return MakeError(ErrorCode::kCheckpointMissing,
+                   absl::StrCat("no checkpoint in '", path, "'"));
+}
+
+std::string Describe(const NamedTensor& t) {
+  return absl::StrCat("'", t.name, "' ", t.type.ToString());
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
+                                 const TrainState& state,
+                                 absl::Span<const StateTensor> tensors,
+                                 int keep) {
+  std::string root = JoinPath(run_dir, "ckpt");
+  std::string name = StepName(state.step());
+  std::string temporary = JoinPath(root, absl::StrCat(".tmp-", state.step()));
+  absl::Status status = os.MakeDirectories(root);
+  if (status.ok()) status = os.RemoveAll(temporary);
+  if (status.ok()) status = WriteDirectory(os, temporary, state, tensors);
+  if (status.ok()) status = Commit(os, root, name, temporary);
+  if (!status.ok()) {
+    os.RemoveAll(temporary).IgnoreError();
+    return MakeError(ErrorCode::kWriteFailed,
+                     absl::StrCat("checkpoint of step ", state.step(),
+                                  " not saved: ", status.message()));
+  }
+  DeleteOld(os, root, keep);
+  return JoinPath(root, name);
+}
+
+absl::StatusOr<Loaded> Load(Os& os, const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(std::string root, FindRoot(os, path));
+  if (root.empty()) return LoadDirectory(os, path);
+  // The newest by name, not by `latest`: a death between the rename and the
+  // update of `latest` leaves a complete checkpoint that `latest` lacks.
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, os.List(root));
+  return LoadDirectory(os, JoinPath(root, Steps(names).rbegin()->second));
+}
+
+absl::StatusOr<std::vector<Info>> List(Os& os, const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(std::string root, FindRoot(os, path));
+  std::vector<std::string> directories;
+  if (root.empty()) {
+    directories = {path};
+  } else {
+    WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, os.List(root));
+    for (const auto& [step, name] : Steps(names)) {
+      directories.push_back(JoinPath(root, name));
+    }
+  }
+  std::vector<Info> out;
+  for (const std::string& directory : directories) {
+    Info info;
+    info.directory = directory;
+    absl::StatusOr<Loaded> loaded = LoadDirectory(os, directory);
+    info.verdict = loaded.status();
+    if (loaded.ok()) {
+      info.step = loaded->state.step();
+      for (const auto& file : loaded->files) info.bytes += file->size();
+    }
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
+absl::Status CheckFits(const Loaded& loaded,
+                       absl::Span<const StateTensor> expected) {
+  std::map<std::string, const NamedTensor*> have;
+  for (const NamedTensor& t : loaded.tensors) have[t.name] = &t;
+  auto foreign = [&](absl::string_view what) {
+    return MakeError(ErrorCode::kCheckpointForeign,
+                     absl::StrCat("checkpoint '", loaded.directory,
+                                  "' is of another model: ", what));
+  };
+  for (const StateTensor& e : expected) {
+    auto it = have.find(e.tensor.name);
+    if (it == have.end()) {
+      return foreign(absl::StrCat("it lacks ", Describe(e.tensor)));
+    }
+    if (it->second->type != e.tensor.type) {
+      return foreign(absl::StrCat("it has ", Describe(*it->second),
+                                  ", the job needs ", Describe(e.tensor)));
+    }
+    have.erase(it);
+  }
+  if (!have.empty()) {
+    return foreign(absl::StrCat("it has ", Describe(*have.begin()->second),
+                                ", which the job does not know"));
+  }
+  return absl::OkStatus();
+}
+
+std::string Fingerprint(absl::Span<const StateTensor> tensors) {
+  std::string text;
+  for (const StateTensor& t : tensors) {
+    absl::StrAppend(&text, Describe(t.tensor), "\n");
+  }
+  return Sha256Hex(text).substr(0, 16);
+}
+
+}  // namespace weft::checkpoint

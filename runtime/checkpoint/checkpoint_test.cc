@@ -1,0 +1,158 @@
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "core/testing/faulty_os.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft::checkpoint {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    run_ = JoinPath(
+        std::getenv("TEST_TMPDIR"),
+        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    RealOs().RemoveAll(run_).IgnoreError();
+  }
+
+  std::vector<StateTensor> Tensors() {
+    return {{{"fc/weight", {DType::kF32, {2, 2}}, weight_}, false},
+            {{"fc/weight/velocity", {DType::kF32, {2, 2}}, velocity_}, true}};
+  }
+
+  TrainState StateAt(uint64_t step) {
+    TrainState state;
+    state.set_step(step);
+    state.set_seed(7);
+    return state;
+  }
+
+  absl::StatusOr<std::string> SaveAt(uint64_t step, int keep = 3) {
+    return Save(RealOs(), run_, StateAt(step), Tensors(), keep);
+  }
+
+  std::string run_;
+  std::string weight_ = std::string(16, 'w');
+  std::string velocity_ = std::string(16, 'v');
+};
+
+TEST_F(CheckpointTest, RoundTripFromAnyPath) {
+  std::string directory = SaveAt(12).value();
+  for (const std::string& path : {directory, JoinPath(run_, "ckpt"), run_}) {
+    absl::StatusOr<Loaded> loaded = Load(RealOs(), path);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(loaded->state.step(), 12u);
+    EXPECT_EQ(loaded->state.seed(), 7u);
+    ASSERT_EQ(loaded->tensors.size(), 2u);
+    EXPECT_EQ(loaded->tensors[0].bytes, weight_);
+    EXPECT_EQ(loaded->tensors[1].bytes, velocity_);
+    EXPECT_TRUE(CheckFits(*loaded, Tensors()).ok());
+  }
+}
+
+TEST_F(CheckpointTest, KeepsTheNewest) {
+  for (uint64_t step : {10, 20, 30, 40}) ASSERT_TRUE(SaveAt(step, 2).ok());
+  EXPECT_THAT(RealOs().List(JoinPath(run_, "ckpt")).value(),
+              ElementsAre("latest", "step_00000030", "step_00000040"));
+  EXPECT_EQ(RealOs().ReadFile(JoinPath(run_, "ckpt/latest"), 99).value(),
+            "step_00000040\n");
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 40u);
+}
+
+TEST_F(CheckpointTest, AFailedSaveLeavesTheOldOne) {
+  FaultyOs os(RealOs());
+  ASSERT_TRUE(Save(os, run_, StateAt(1), Tensors(), 3).ok());
+  int64_t calls = os.calls();
+  ASSERT_GT(calls, 20);
+  for (int64_t n = 0; n < calls; ++n) {
+    os.FailAt(n, absl::ResourceExhaustedError("No space left on device"));
+    absl::StatusOr<std::string> saved =
+        Save(os, run_, StateAt(2), Tensors(), 3);
+    ASSERT_FALSE(saved.ok()) << n;
+    EXPECT_TRUE(IsError(saved.status(), ErrorCode::kWriteFailed));
+    EXPECT_THAT(std::string(saved.status().message()), HasSubstr("No space"));
+    absl::StatusOr<Loaded> loaded = Load(RealOs(), run_);
+    ASSERT_TRUE(loaded.ok()) << n << loaded.status();
+    EXPECT_GE(loaded->state.step(), 1u);
+    std::vector<std::string> left =
+        RealOs().List(JoinPath(run_, "ckpt")).value();
+    for (const std::string& name : left) {
+      EXPECT_NE(name[0], '.') << name;
+    }
+    RealOs().RemoveAll(JoinPath(run_, "ckpt/step_00000002")).IgnoreError();
+  }
+}
+
+TEST_F(CheckpointTest, WritingAStepAgainReplacesIt) {
+  ASSERT_TRUE(SaveAt(5).ok());
+  weight_ = std::string(16, 'x');
+  ASSERT_TRUE(SaveAt(5).ok());
+  EXPECT_EQ(Load(RealOs(), run_)->tensors[0].bytes, weight_);
+  EXPECT_THAT(RealOs().List(JoinPath(run_, "ckpt")).value(),
+              ElementsAre("latest", "step_00000005"));
+}
+
+TEST_F(CheckpointTest, DamageIsNoticedInEveryFile) {
+  std::string directory = SaveAt(3).value();
+  std::vector<std::string> names = RealOs().List(directory).value();
+  for (const std::string& name : names) {
+    std::string path = JoinPath(directory, name);
+    std::string bytes = RealOs().ReadFile(path, 1 << 20).value();
+    std::string broken = bytes;
+    broken[broken.size() / 2] ^= 1;
+    for (const std::string& bad : {broken, bytes.substr(0, bytes.size() / 2)}) {
+      ASSERT_TRUE(WriteFileAtomically(RealOs(), path, bad).ok());
+      absl::Status status = Load(RealOs(), run_).status();
+      EXPECT_TRUE(IsError(status, ErrorCode::kCheckpointCorrupt))
+          << name << status;
+    }
+    ASSERT_TRUE(RealOs().RemoveAll(path).ok());
+    EXPECT_FALSE(Load(RealOs(), run_).ok()) << name;
+    ASSERT_TRUE(WriteFileAtomically(RealOs(), path, bytes).ok());
+    EXPECT_TRUE(Load(RealOs(), run_).ok());
+  }
+}
+
+TEST_F(CheckpointTest, ForeignCheckpointsAreNamed) {
+  ASSERT_TRUE(SaveAt(1).ok());
+  Loaded loaded = Load(RealOs(), run_).value();
+  std::vector<StateTensor> other = Tensors();
+  other[0].tensor.type.shape = Shape({4, 1});
+  absl::Status status = CheckFits(loaded, other);
+  EXPECT_TRUE(IsError(status, ErrorCode::kCheckpointForeign));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("f32[2,2]"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("f32[4,1]"));
+  other = Tensors();
+  other.pop_back();
+  EXPECT_THAT(std::string(CheckFits(loaded, other).message()),
+              HasSubstr("velocity"));
+  EXPECT_NE(Fingerprint(other), Fingerprint(Tensors()));
+}
+
+TEST_F(CheckpointTest, NothingThere) {
+  EXPECT_TRUE(
+      IsError(Load(RealOs(), run_).status(), ErrorCode::kCheckpointMissing));
+  EXPECT_TRUE(
+      IsError(List(RealOs(), run_).status(), ErrorCode::kCheckpointMissing));
+}
+
+TEST_F(CheckpointTest, ListsWithVerdicts) {
+  ASSERT_TRUE(SaveAt(1).ok());
+  std::string second = SaveAt(2).value();
+  ASSERT_TRUE(RealOs().RemoveAll(JoinPath(second, "model.safetensors")).ok());
+  std::vector<Info> infos = List(RealOs(), run_).value();
+  ASSERT_EQ(infos.size(), 2u);
+  EXPECT_TRUE(infos[0].verdict.ok());
+  EXPECT_EQ(infos[0].step, 1u);
+  EXPECT_FALSE(infos[1].verdict.ok());
+}
+
+}  // namespace
+}  // namespace weft::checkpoint
