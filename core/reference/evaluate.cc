@@ -1,0 +1,155 @@
+#include "core/reference/evaluate.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/reference/evaluators.h"
+
+namespace weft {
+
+using reference::Evaluator;
+using reference::EvaluatorTable;
+using reference::Tensor;
+
+namespace {
+
+// Every integer up to here is a double.
+constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+
+const EvaluatorTable& Table() {
+  static const EvaluatorTable* table = [] {
+    auto* t = new EvaluatorTable();
+    reference::AddElementwiseEvaluators(t);
+    reference::AddShapeEvaluators(t);
+    reference::AddReduceEvaluators(t);
+    reference::AddRandomEvaluators(t);
+    reference::AddUpdateEvaluators(t);
+    reference::AddSystemEvaluators(t);
+    reference::AddLinearAlgebraEvaluators(t);
+    reference::AddConvEvaluators(t);
+    reference::AddPoolEvaluators(t);
+    reference::AddNormEvaluators(t);
+    reference::AddLossEvaluators(t);
+    return t;
+  }();
+  return *table;
+}
+
+absl::Status CheckExact(const OpView& op, DType dtype,
+                        absl::Span<const double> values) {
+  if (dtype != DType::kI64) return absl::OkStatus();
+  for (double v : values) {
+    if (std::fabs(v) > kExactIntegers) {
+      return op.Error(ErrorCode::kBadValue,
+                      absl::StrCat("the integer ", v,
+                                   " is beyond 2^53, where reference values "
+                                   "are no longer exact"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> Load(const OpView& op,
+                                         absl::Span<const Literal> inputs) {
+  if (static_cast<int>(inputs.size()) != op.num_inputs()) {
+    return op.Error(ErrorCode::kBadArity,
+                    absl::StrCat("has ", op.num_inputs(), " operands, got ",
+                                 inputs.size(), " values"));
+  }
+  std::vector<Tensor> in(inputs.size());
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    if (inputs[i].type() != op.input(i)) {
+      return op.Error(
+          ErrorCode::kShapeMismatch,
+          absl::StrCat("operand ", i, " is ", op.input(i).ToString(),
+                       ", got a value of ", inputs[i].type().ToString()));
+    }
+    if (!op.has_input(i)) continue;
+    in[i] = {inputs[i].type().shape, inputs[i].ToDoubles()};
+    WEFT_RETURN_IF_ERROR(CheckExact(op, op.input(i).dtype, in[i].v));
+  }
+  return in;
+}
+
+}  // namespace
+
+namespace reference {
+
+std::vector<int64_t> BroadcastStrides(const Shape& from, const Shape& to) {
+  std::vector<int64_t> strides(to.rank(), 0);
+  absl::InlinedVector<int64_t, 4> dense = from.Strides();
+  int extra = to.rank() - from.rank();
+  for (int d = 0; d < from.rank(); ++d) {
+    if (from.dim(d) != 1) strides[d + extra] = dense[d];
+  }
+  return strides;
+}
+
+}  // namespace reference
+
+bool CanEvaluate(const OpSchema& schema) {
+  return schema.id == OpId::kConstant || Table().Find(schema.id) != nullptr;
+}
+
+absl::StatusOr<std::vector<Literal>> Evaluate(
+    const OpView& op, absl::Span<const Literal> inputs) {
+  if (op.schema().id == OpId::kConstant) {  // exact for every dtype
+    return std::vector<Literal>{op.Get("value").tensor()};
+  }
+  const Evaluator* evaluator = Table().Find(op.schema().id);
+  if (evaluator == nullptr) {
+    return op.Error(ErrorCode::kUnknownOp,
+                    "has no value that follows from its operands");
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> in, Load(op, inputs));
+  std::vector<Tensor> out;
+  for (const TensorType& type : op.outputs()) {
+    out.push_back(
+        {type.shape, std::vector<double>(type.shape.num_elements(), 0)});
+  }
+  WEFT_RETURN_IF_ERROR((*evaluator)(op, in, &out));
+  std::vector<Literal> results;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const TensorType& type = op.output(static_cast<int>(i));
+    WEFT_RETURN_IF_ERROR(CheckExact(op, type.dtype, out[i].v));
+    results.push_back(Literal::FromDoubles(type, out[i].v));
+  }
+  return results;
+}
+
+absl::StatusOr<Literal> TreeSum(absl::Span<const Literal> parts) {
+  if (parts.empty()) {
+    return MakeError(ErrorCode::kBadArity, "a sum of no parts");
+  }
+  const TensorType& type = parts[0].type();
+  for (const Literal& part : parts) {
+    if (part.type() == type) continue;
+    return MakeError(ErrorCode::kShapeMismatch,
+                     absl::StrCat("parts of one sum are ", type.ToString(),
+                                  " and ", part.type().ToString()));
+  }
+  auto add = [&type](const Literal& a, const Literal& b) {
+    std::vector<double> sum = a.ToDoubles();
+    std::vector<double> more = b.ToDoubles();
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+    return Literal::FromDoubles(type, sum);
+  };
+  std::vector<Literal> partial;  // of sizes that shrink by powers of two
+  for (size_t taken = 1; taken <= parts.size(); ++taken) {
+    Literal sum = parts[taken - 1];
+    for (size_t bits = taken; bits % 2 == 0; bits /= 2) {
+      sum = add(partial.back(), sum);
+      partial.pop_back();
+    }
+    partial.push_back(std::move(sum));
+  }
+  Literal total = partial.back();
+  for (size_t i = partial.size() - 1; i > 0; --i) {
+    total = add(partial[i - 1], total);
+  }
+  return total;
+}
+
+}  // namespace weft
