@@ -16,7 +16,10 @@
  * Ground rules
  *  1. Every struct begins with `struct_size`, set by the OWNER of the memory.
  *     The writer touches only bytes below it; the reader takes fields beyond it
- *     as zero. Unknown flag bits are refused with WEFT_INVALID.
+ *     as zero. In an array of such structs the next element is struct_size bytes
+ *     further on. Structs without a size (weft_string, weft_key_value,
+ *     weft_place, weft_section, weft_note) never change. Unknown flag bits are
+ *     refused with WEFT_INVALID.
  *  2. Who allocates frees, by the paired function. No malloc crosses the line.
  *  3. Handles are pointers to incomplete types, or 64-bit ids (memory). Weft
  *     never dereferences a weft_mem.
