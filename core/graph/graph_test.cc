@@ -1,0 +1,158 @@
+#include "core/graph/graph.h"
+
+#include "core/base/error.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+Node* Input(Graph* g, const char* name, std::vector<int64_t> shape) {
+  return *g->Add("weft.Input", name, {},
+                 {{"dtype", DType::kF32}, {"shape", std::move(shape)}});
+}
+
+TEST(GraphTest, InfersTypesAndMakesNamesUnique) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2, 3});
+  Node* a = *g.Add("Relu", "a", {x->output(0)});
+  Node* b = *g.Add("Relu", "a", {x->output(0)});
+  Node* c = *g.Add("Relu", "", {x->output(0)});
+  EXPECT_EQ(a->output_type(0).ToString(), "f32[2,3]");
+  EXPECT_EQ(b->name(), "a_1");
+  EXPECT_EQ(c->name(), "relu");
+  EXPECT_EQ(g.FindNode("a_1"), b);
+  EXPECT_EQ(g.FindNode("zz"), nullptr);
+  ASSERT_TRUE(g.Remove(b->id()).ok());
+  EXPECT_EQ(g.num_nodes(), 3);
+  EXPECT_EQ(g.id_bound(), 4);
+  EXPECT_EQ((*g.Add("Relu", "a", {x->output(0)}))->id(), 4);
+}
+
+TEST(GraphTest, ErrorsNameNodeShapesAndOrigin) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2, 3});
+  Node* w = Input(&g, "w", {4, 5});
+  absl::Status status =
+      g.Add("MatMul", "fc1", {x->output(0), w->output(0)}).status();
+  EXPECT_EQ(ErrorCodeOf(status), ErrorCode::kShapeMismatch);
+  for (const char* part : {"'fc1'", "[2,3]", "[4,5]", "'x'", "'w'"}) {
+    EXPECT_NE(status.message().find(part), absl::string_view::npos)
+        << part << " in " << status.message();
+  }
+  EXPECT_EQ(g.num_nodes(), 2);
+  status = g.Add("Rellu", "y", {x->output(0)}).status();
+  EXPECT_EQ(ErrorCodeOf(status), ErrorCode::kUnknownOp);
+  EXPECT_NE(status.message().find("Relu"), absl::string_view::npos);
+  status = g.Add("Relu", "y", {Value{7, 0}}).status();
+  EXPECT_EQ(ErrorCodeOf(status), ErrorCode::kBadGraph);
+  status = g.Add("Relu", "y", {Value{x->id(), 1}}).status();
+  EXPECT_EQ(ErrorCodeOf(status), ErrorCode::kBadGraph);
+}
+
+TEST(GraphTest, TopologicalOrderTakesSmallestReadyId) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2});
+  Node* y = Input(&g, "y", {2});
+  Node* a = *g.Add("Add", "a", {x->output(0), y->output(0)});
+  Node* late = Input(&g, "late", {2});
+  ASSERT_TRUE(g.SetInput(a->id(), 1, late->output(0)).ok());
+  g.AddControlInput(y->id(), a->id());
+  auto order = g.TopologicalOrder();
+  ASSERT_TRUE(order.ok());
+  std::vector<std::string> names;
+  for (const Node* n : *order) names.push_back(n->name());
+  EXPECT_EQ(names, (std::vector<std::string>{"x", "late", "a", "y"}));
+}
+
+TEST(GraphTest, CycleIsNamed) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2});
+  Node* a = *g.Add("Relu", "a", {x->output(0)});
+  Node* b = *g.Add("Relu", "b", {a->output(0)});
+  ASSERT_TRUE(g.SetInput(a->id(), 0, b->output(0)).ok());
+  absl::Status status = g.TopologicalOrder().status();
+  EXPECT_EQ(ErrorCodeOf(status), ErrorCode::kBadGraph);
+  EXPECT_NE(status.message().find("'a'"), absl::string_view::npos);
+  EXPECT_NE(status.message().find("'b'"), absl::string_view::npos);
+  EXPECT_EQ(status.message().find("'x'"), absl::string_view::npos);
+}
+
+TEST(GraphTest, UsesFollowRewrites) {
+  Graph g("g");
+  Value x = Input(&g, "x", {2})->output(0);
+  Value y = Input(&g, "y", {2})->output(0);
+  Node* a = *g.Add("Add", "a", {x, x});
+  Node* b = *g.Add("Relu", "b", {x});
+  using Uses = std::vector<std::pair<int32_t, int>>;
+  EXPECT_EQ(g.Uses(x), (Uses{{a->id(), 0}, {a->id(), 1}, {b->id(), 0}}));
+  ASSERT_TRUE(g.ReplaceUses(x, y).ok());
+  EXPECT_TRUE(g.Uses(x).empty());
+  EXPECT_EQ(g.Uses(y).size(), 3u);
+  EXPECT_EQ(g.View(*a).input(1).ToString(), "f32[2]");
+  // y = f(x) takes x's place without reading itself.
+  Node* n = *g.Add("Neg", "n", {y});
+  ASSERT_TRUE(g.ReplaceUses(y, n->output(0)).ok());
+  EXPECT_EQ(n->input(0), y);
+  EXPECT_EQ(b->input(0), n->output(0));
+}
+
+TEST(GraphTest, RewritesThatChangeTypesAreRefused) {
+  Graph g("g");
+  Value x = Input(&g, "x", {2})->output(0);
+  Value wide = Input(&g, "wide", {3})->output(0);
+  Node* a = *g.Add("Relu", "a", {x});
+  EXPECT_EQ(ErrorCodeOf(g.SetInput(a->id(), 0, wide)), ErrorCode::kBadGraph);
+  EXPECT_EQ(a->input(0), x);
+  Node* source = g.node(x);
+  EXPECT_EQ(
+      ErrorCodeOf(g.SetAttr(source->id(), "shape", std::vector<int64_t>{5})),
+      ErrorCode::kBadGraph);
+  EXPECT_EQ(ErrorCodeOf(g.SetAttr(source->id(), "shappe", 1)),
+            ErrorCode::kUnknownAttribute);
+  EXPECT_TRUE(g.SetAttr(wide.node, "shape", std::vector<int64_t>{5}).ok());
+  EXPECT_EQ(g.type(wide).ToString(), "f32[5]");
+}
+
+TEST(GraphTest, RemoveRefusesWhatIsInUse) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2});
+  Node* a = *g.Add("Relu", "a", {x->output(0)});
+  Node* b = Input(&g, "b", {2});
+  g.AddControlInput(b->id(), a->id());
+  EXPECT_EQ(ErrorCodeOf(g.Remove(x->id())), ErrorCode::kBadGraph);
+  EXPECT_EQ(ErrorCodeOf(g.Remove(a->id())), ErrorCode::kBadGraph);
+  g.RemoveControlInput(b->id(), a->id());
+  EXPECT_TRUE(g.Remove(a->id()).ok());
+  EXPECT_TRUE(g.Remove(x->id()).ok());
+  EXPECT_FALSE(g.Contains(0));
+}
+
+TEST(GraphTest, CloneIsIndependent) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2});
+  Graph copy = g.Clone();
+  ASSERT_TRUE(copy.Add("Relu", "a", {x->output(0)}).ok());
+  EXPECT_EQ(g.num_nodes(), 1);
+  EXPECT_EQ(copy.num_nodes(), 2);
+  EXPECT_TRUE(g.Remove(x->id()).ok());
+  EXPECT_NE(copy.FindNode("x"), nullptr);
+}
+
+TEST(GraphEmitterTest, NamesPlacesAndKeepsTheFirstError) {
+  Graph g("g");
+  Node* x = Input(&g, "x", {2});
+  GraphEmitter emit(&g, "fc1/grad", "autodiff: gradient of fc1");
+  emit.set_placement("cpu:0", 3);
+  Value v = emit.Emit1("weft.Gelu", {x->output(0)});
+  ASSERT_TRUE(v.valid());
+  EXPECT_EQ(g.node(v)->name(), "fc1/grad/gelu");
+  EXPECT_EQ(g.node(v)->device, "cpu:0");
+  EXPECT_EQ(g.node(v)->stage, 3);
+  EXPECT_EQ(g.node(v)->provenance.at(0), "autodiff: gradient of fc1");
+  EXPECT_FALSE(emit.Emit1("Nope", {v}).valid());
+  EXPECT_FALSE(emit.Emit1("Relu", {v}).valid());
+  EXPECT_EQ(ErrorCodeOf(emit.status()), ErrorCode::kUnknownOp);
+}
+
+}  // namespace
+}  // namespace weft
