@@ -1,0 +1,482 @@
+#include "core/actor/actor.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+
+namespace weft::actor {
+
+namespace {
+
+constexpr uint32_t kMaxPortCopies = 65534;  // kNoCopy is not a copy
+constexpr uint32_t kMaxPattern = 65535;
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
+  hash *= 0xbf58476d1ce4e5b9u;
+  return hash ^ (hash >> 29);
+}
+
+absl::Status Bad(const ActorSpec& actor, absl::string_view what) {
+  return MakeError(ErrorCode::kBadPlan,
+                   absl::StrCat("'", actor.name, "' [actor ",
+                                ToString(actor.id), "]: ", what));
+}
+
+// Takes and acks alternate, beginning with a take; the same of acquire and
+// give. `reg` is for the message.
+absl::Status CheckAlternates(const ActorSpec& actor, uint32_t reg,
+                             const std::string& pattern, uint8_t open,
+                             uint8_t close, bool needs_open) {
+  bool is_open = false;
+  for (char c : pattern) {
+    uint8_t bits = static_cast<uint8_t>(c);
+    if (bits & open) {
+      if (is_open) {
+        return Bad(actor,
+                   absl::StrCat("pattern of r", reg, " opens a copy twice"));
+      }
+      is_open = true;
+    }
+    if (bits & close) {
+      if (!is_open && needs_open) {
+        return Bad(actor, absl::StrCat("pattern of r", reg,
+                                       " closes a copy that is not open"));
+      }
+      is_open = false;
+    }
+  }
+  if (is_open) {
+    return Bad(actor, absl::StrCat("pattern of r", reg,
+                                   " leaves a copy open at its end"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPort(const ActorSpec& actor, uint32_t reg, uint32_t copies,
+                       const std::string& pattern, uint8_t allowed) {
+  if (copies == 0 || copies > kMaxPortCopies) {
+    return Bad(actor, absl::StrCat("r", reg, " has ", copies, " copies; 1 to ",
+                                   kMaxPortCopies, " are possible"));
+  }
+  if (pattern.size() > kMaxPattern ||
+      actor.acts_per_period % pattern.size() != 0) {
+    return Bad(actor, absl::StrCat("pattern of r", reg, " has ", pattern.size(),
+                                   " acts, which do not divide ",
+                                   actor.acts_per_period, " acts a period"));
+  }
+  for (char c : pattern) {
+    if (static_cast<uint8_t>(c) & ~allowed) {
+      return Bad(actor, absl::StrCat("pattern of r", reg, " has unknown bits ",
+                                     static_cast<uint8_t>(c)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// "": every act. All acts equal: one byte, which is cheaper to follow.
+std::string Shortest(const std::string& pattern) {
+  if (pattern.empty()) return EveryAct();
+  if (pattern.find_first_not_of(pattern[0]) == std::string::npos) {
+    return pattern.substr(0, 1);
+  }
+  return pattern;
+}
+
+}  // namespace
+
+std::string EveryAct() { return std::string(1, kTake | kAck); }
+
+std::string Held(uint32_t acts) {
+  std::string pattern(acts, 0);
+  if (acts == 0) return pattern;
+  pattern.front() |= kTake;
+  pattern.back() |= kAck;
+  return pattern;
+}
+
+std::string Accumulated(uint32_t acts) {
+  std::string pattern(acts, 0);
+  if (acts == 0) return pattern;
+  pattern.front() |= kAcquire;
+  pattern.back() |= kGive;
+  return pattern;
+}
+
+std::string Sliced(uint32_t acts) { return std::string(acts, kGive); }
+
+// Fills a table from its spec, one actor at a time.
+struct ActorTable::Builder {
+  const TableSpec& spec;
+  ActorTable table;
+
+  absl::Status Run() {
+    WEFT_RETURN_IF_ERROR(IndexActors());
+    for (const StreamSpec& stream : spec.streams) {
+      WEFT_RETURN_IF_ERROR(AddStream(stream));
+    }
+    for (uint32_t i = 0; i < spec.actors.size(); ++i) {
+      WEFT_RETURN_IF_ERROR(AddActor(i));
+    }
+    WEFT_RETURN_IF_ERROR(CheckOrders());
+    table.unfinished_.assign(1, table.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status IndexActors() {
+    uint32_t last = 0;
+    table.first_index_ = std::numeric_limits<uint32_t>::max();
+    for (uint32_t i = 0; i < spec.actors.size(); ++i) {
+      ActorId id = spec.actors[i].id;
+      table.first_index_ = std::min(table.first_index_, id.index());
+      last = std::max(last, id.index());
+      if (!table.by_id_.try_emplace(id.value, i).second) {
+        return Bad(spec.actors[i], "two actors have this id");
+      }
+    }
+    if (spec.actors.empty()) return absl::OkStatus();
+    // A worker's actors lie close together; give up on a dense index where the
+    // spec makes it much larger than the table.
+    uint64_t range = uint64_t{last} - table.first_index_ + 1;
+    if (range > 64 * uint64_t{spec.actors.size()} + 1024) range = 0;
+    table.by_index_.assign(range, kNoActor);
+    bool complete = range != 0;
+    for (uint32_t i = 0; i < spec.actors.size() && range != 0; ++i) {
+      uint32_t& slot =
+          table.by_index_[spec.actors[i].id.index() - table.first_index_];
+      if (slot != kNoActor) complete = false;
+      if (slot == kNoActor) slot = i;
+    }
+    if (complete) table.by_id_.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status AddStream(const StreamSpec& s) {
+    Stream stream;
+    stream.ordered = s.ordered;
+    if (s.ordered) {
+      stream.begin = static_cast<uint32_t>(table.order_.size());
+      stream.count = static_cast<uint32_t>(s.order.size());
+      for (uint32_t i : s.order) {
+        if (i >= spec.actors.size()) {
+          return MakeError(
+              ErrorCode::kBadPlan,
+              absl::StrCat("order of stream ", s.stream, " names actor ", i,
+                           " of ", spec.actors.size()));
+        }
+        table.order_.push_back(i);
+      }
+      stream.turn = s.order.empty() ? kNoActor : s.order[0];
+    }
+    table.streams_.push_back(stream);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint32_t> StreamOf(const ActorSpec& actor) {
+    for (uint32_t s = 0; s < spec.streams.size(); ++s) {
+      if (spec.streams[s].rank == actor.id.rank() &&
+          spec.streams[s].stream == actor.id.stream()) {
+        return s;
+      }
+    }
+    return Bad(actor, "its stream is not in the table");
+  }
+
+  absl::Status AddActor(uint32_t i) {
+    const ActorSpec& s = spec.actors[i];
+    if (static_cast<size_t>(s.kind) >= kNumKinds) {
+      return Bad(s, absl::StrCat("unknown kind ", static_cast<int>(s.kind)));
+    }
+    const KindRow& row = RowOf(s.kind);
+    if (s.inputs.size() < row.min_inputs || s.inputs.size() > row.max_inputs ||
+        s.outputs.size() < row.min_outputs ||
+        s.outputs.size() > row.max_outputs) {
+      return Bad(s,
+                 absl::StrCat("a ", row.name, " cannot have ", s.inputs.size(),
+                              " inputs and ", s.outputs.size(), " outputs"));
+    }
+    if (s.acts_per_period == 0) return Bad(s, "it never acts");
+    Actor a;
+    a.id = s.id;
+    a.kind = s.kind;
+    a.acts_per_period = s.acts_per_period;
+    WEFT_ASSIGN_OR_RETURN(a.stream, StreamOf(s));
+    a.in_begin = static_cast<uint32_t>(table.in_.size());
+    a.in_count = static_cast<uint16_t>(s.inputs.size());
+    a.out_begin = static_cast<uint32_t>(table.out_.size());
+    a.out_count = static_cast<uint16_t>(s.outputs.size());
+    uint32_t messages = 0;
+    for (const InputSpec& in : s.inputs) {
+      WEFT_RETURN_IF_ERROR(AddInput(i, in));
+      if (table.in_.back().bits & kTake) ++a.blocked;
+      if (!in.aliased) ++messages;
+    }
+    for (const OutputSpec& out : s.outputs) {
+      WEFT_RETURN_IF_ERROR(AddOutput(i, out));
+      messages += static_cast<uint32_t>(out.readers.size());
+    }
+    if (row.leased) {
+      a.limit = 0;
+      ++a.blocked;
+      table.leased_.push_back(i);
+    }
+    table.actors_.push_back(a);
+    EffectsSize& size = table.effects_size_;
+    size.inputs = std::max<uint32_t>(size.inputs, a.in_count);
+    size.outputs = std::max<uint32_t>(size.outputs, a.out_count);
+    size.messages = std::max(size.messages, messages);
+    return absl::OkStatus();
+  }
+
+  // The release rule. `host`: the receiver looks at the data on the host.
+  bool LeavesAtLaunch(const ActorSpec& from, ActorId to, bool host) const {
+    if (RowOf(from.kind).late || host || !from.id.SameStream(to)) return false;
+    if (from.kind != ActorKind::kCollective) return true;
+    // A collective on a ready-ordered stream ends when its posts do.
+    for (const StreamSpec& s : spec.streams) {
+      if (s.rank == from.id.rank() && s.stream == from.id.stream()) {
+        return s.ordered;
+      }
+    }
+    return false;
+  }
+
+  uint32_t AddPattern(const std::string& pattern) {
+    uint32_t offset = static_cast<uint32_t>(table.patterns_.size());
+    if (pattern.size() == 1) return offset;  // kept in the port
+    table.patterns_.insert(table.patterns_.end(), pattern.begin(),
+                           pattern.end());
+    return offset;
+  }
+
+  absl::Status AddInput(uint32_t i, const InputSpec& s) {
+    const ActorSpec& actor = spec.actors[i];
+    std::string pattern = Shortest(s.pattern);
+    WEFT_RETURN_IF_ERROR(
+        CheckPort(actor, s.reg, s.copies, pattern, kTake | kAck));
+    WEFT_RETURN_IF_ERROR(
+        CheckAlternates(actor, s.reg, pattern, kTake, kAck, true));
+    if (s.ack_divisor == 0 || s.copies % s.ack_divisor != 0) {
+      return Bad(actor, absl::StrCat("r", s.reg, ": ", s.copies,
+                                     " copies are not slices of whole copies"));
+    }
+    InPort port;
+    port.reg = s.reg;
+    port.copies = static_cast<uint16_t>(s.copies);
+    port.pattern_length = static_cast<uint16_t>(pattern.size());
+    port.pattern = AddPattern(pattern);
+    port.bits = static_cast<uint8_t>(pattern[0]);
+    port.divisor = static_cast<uint16_t>(s.ack_divisor);
+    port.aliased = s.aliased;
+    port.route = static_cast<uint32_t>(table.routes_.size());
+    Route route;
+    route.to = s.producer;
+    route.reg = s.ack_register == ~uint32_t{0} ? s.reg : s.ack_register;
+    route.at_launch = LeavesAtLaunch(actor, s.producer, false);
+    if (!s.aliased) table.routes_.push_back(route);
+    uint32_t k = static_cast<uint32_t>(table.in_.size());
+    if (!table.many_in_.try_emplace({i, s.reg}, k).second) {
+      return Bad(actor, absl::StrCat("two inputs read r", s.reg));
+    }
+    if (actor.inputs.size() <= kFewPorts && &s == &actor.inputs.back()) {
+      for (const InputSpec& in : actor.inputs) {
+        table.many_in_.erase({i, in.reg});
+      }
+    }
+    table.in_.push_back(port);
+    table.queue_bound_ += s.copies;  // REQs
+    return absl::OkStatus();
+  }
+
+  absl::Status AddOutput(uint32_t i, const OutputSpec& s) {
+    const ActorSpec& actor = spec.actors[i];
+    std::string pattern = Shortest(s.pattern);
+    WEFT_RETURN_IF_ERROR(
+        CheckPort(actor, s.reg, s.copies, pattern, kAcquire | kGive | kHome));
+    WEFT_RETURN_IF_ERROR(
+        CheckAlternates(actor, s.reg, pattern, kAcquire, kGive, !s.alias));
+    if (s.acks_per_copy > 65535) {
+      return Bad(actor, absl::StrCat("r", s.reg, " has too many readers"));
+    }
+    OutPort port;
+    port.reg = s.reg;
+    port.copies = port.home = static_cast<uint16_t>(s.copies);
+    port.acks_per_copy = static_cast<uint16_t>(s.acks_per_copy);
+    port.alias = s.alias;
+    port.pattern_length = static_cast<uint16_t>(pattern.size());
+    port.pattern = AddPattern(pattern);
+    port.bits = static_cast<uint8_t>(pattern[0]);
+    port.acks = static_cast<uint32_t>(table.acks_left_.size());
+    if (!s.alias) table.acks_left_.resize(port.acks + s.copies, 0);
+    port.route = static_cast<uint32_t>(table.routes_.size());
+    port.route_count = static_cast<uint32_t>(s.readers.size());
+    for (const ReaderSpec& reader : s.readers) {
+      table.routes_.push_back(
+          {reader.actor, s.reg,
+           LeavesAtLaunch(actor, reader.actor, reader.host)});
+    }
+    uint32_t k = static_cast<uint32_t>(table.out_.size());
+    if (!table.many_out_.try_emplace({i, s.reg}, k).second) {
+      return Bad(actor, absl::StrCat("two outputs write r", s.reg));
+    }
+    if (actor.outputs.size() <= kFewPorts && &s == &actor.outputs.back()) {
+      for (const OutputSpec& out : actor.outputs) {
+        table.many_out_.erase({i, out.reg});
+      }
+    }
+    table.out_.push_back(port);
+    if (!s.alias) {
+      table.queue_bound_ += uint64_t{s.copies} * s.acks_per_copy;  // ACKs
+    }
+    return absl::OkStatus();
+  }
+
+  // An order holds the actors of its stream, each as often as it acts.
+  absl::Status CheckOrders() const {
+    std::vector<uint32_t> times(spec.actors.size(), 0);
+    for (uint32_t s = 0; s < spec.streams.size(); ++s) {
+      if (!spec.streams[s].ordered) continue;
+      for (uint32_t i : spec.streams[s].order) {
+        if (table.actors_[i].stream != s) {
+          return Bad(spec.actors[i], "it is in the order of another stream");
+        }
+        ++times[i];
+      }
+    }
+    for (uint32_t i = 0; i < spec.actors.size(); ++i) {
+      if (!spec.streams[table.actors_[i].stream].ordered) continue;
+      if (times[i] != spec.actors[i].acts_per_period) {
+        return Bad(spec.actors[i],
+                   absl::StrCat("it acts ", spec.actors[i].acts_per_period,
+                                " times a period, but is ", times[i],
+                                " times in its stream's order"));
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+absl::StatusOr<ActorTable> ActorTable::Create(const TableSpec& spec) {
+  Builder builder{spec, ActorTable()};
+  WEFT_RETURN_IF_ERROR(builder.Run());
+  return std::move(builder.table);
+}
+
+void ActorTable::SetLease(uint64_t period) {
+  if (period <= lease_) return;
+  ReservePeriods(period);
+  lease_ = period;
+  for (uint32_t i : leased_) {
+    Actor& a = actors_[i];
+    if (a.acts >= a.limit) --a.blocked;
+    a.limit = period * a.acts_per_period;
+  }
+}
+
+bool ActorTable::Abort() {
+  if (aborted_) return false;
+  aborted_ = true;
+  for (Stream& stream : streams_) {
+    stream.turn = kNoActor;
+    stream.ordered = true;  // with nobody's turn
+  }
+  return true;
+}
+
+void ActorTable::ReservePeriods(uint64_t period) {
+  const uint64_t old_size = unfinished_.size();
+  uint64_t size = old_size;
+  while (size <= period - periods_finished_) size *= 2;
+  if (size == old_size) return;
+  std::vector<uint32_t> bigger(size, this->size());
+  for (uint64_t k = 0; k < old_size; ++k) {
+    uint64_t p = periods_finished_ + k;
+    bigger[p & (size - 1)] = unfinished_[p & (old_size - 1)];
+  }
+  unfinished_ = std::move(bigger);
+}
+
+void ActorTable::FinishPeriod(uint64_t period) {
+  // Only actors that the lease does not reach (a Recv) get past the room that
+  // SetLease made.
+  if (period - periods_finished_ >= unfinished_.size()) ReservePeriods(period);
+  const uint64_t mask = unfinished_.size() - 1;
+  --unfinished_[period & mask];
+  while (unfinished_[periods_finished_ & mask] == 0) {
+    unfinished_[periods_finished_ & mask] = size();
+    ++periods_finished_;
+  }
+}
+
+uint32_t ActorTable::OnControl(const Message& message) {
+  if (message.flags != 0) return Refuse(message, "unknown flags");
+  switch (message.kind) {
+    case MessageKind::kStart:
+      SetLease(message.sequence);
+      return kNoActor;
+    case MessageKind::kAbort:
+      Abort();
+      return kNoActor;
+    case MessageKind::kStop:
+    case MessageKind::kFinished:
+      return kNoActor;
+    default:
+      return Refuse(message, "unknown kind");
+  }
+}
+
+uint32_t ActorTable::Refuse(const Message& message, absl::string_view why) {
+  ++refused_;
+  refusal_ = absl::StrCat(ToString(message), ": ", why);
+  return kNoActor;
+}
+
+uint32_t ActorTable::FindSlow(ActorId id) const {
+  auto it = by_id_.find(id.value);
+  return it == by_id_.end() ? kNoActor : it->second;
+}
+
+uint32_t ActorTable::FindPortSlow(uint32_t i, uint32_t reg, bool input) const {
+  const auto& map = input ? many_in_ : many_out_;
+  auto it = map.find({i, reg});
+  return it == map.end() ? kNoActor : it->second;
+}
+
+std::vector<Blocker> ActorTable::WhyBlocked(uint32_t i) const {
+  const Actor& a = actors_[i];
+  std::vector<Blocker> result;
+  if (aborted_) result.push_back({Blocker::kAborted});
+  for (uint32_t k = 0; k < a.in_count; ++k) {
+    const InPort& port = in_[a.in_begin + k];
+    if ((port.bits & kTake) && port.pending == 0) {
+      result.push_back({Blocker::kInput, k});
+    }
+  }
+  for (uint32_t k = 0; k < a.out_count; ++k) {
+    if (!Satisfied(out_[a.out_begin + k])) {
+      result.push_back({Blocker::kCredit, k});
+    }
+  }
+  if (a.acts >= a.limit) result.push_back({Blocker::kLease});
+  const Stream& stream = streams_[a.stream];
+  if (!aborted_ && stream.ordered && stream.turn != i) {
+    result.push_back({Blocker::kTurn});
+  }
+  return result;
+}
+
+uint64_t ActorTable::StateHash() const {
+  uint64_t hash = aborted_ ? 1 : 0;
+  for (const Actor& a : actors_) hash = Mix(hash, a.acts);
+  for (const InPort& port : in_) {
+    hash = Mix(hash, uint64_t{port.pending} << 32 | port.held);
+  }
+  for (uint16_t left : acks_left_) hash = Mix(hash, left);
+  for (const Stream& stream : streams_) hash = Mix(hash, stream.position);
+  return Mix(hash, lease_);
+}
+
+}  // namespace weft::actor

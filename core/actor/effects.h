@@ -1,0 +1,88 @@
+// Effects: what one act does to the world. ActorTable::Act fills one; the
+// caller launches the kernels, then sends the messages:
+//
+//   Effects effects(table.effects_size());   // once; the only allocation
+//   table.Act(i, &effects);
+//   Launch(effects.actor(), effects.inputs(), effects.outputs());
+//   for (const Message& m : effects.at_launch()) Post(m);
+//   AtTick(stream, effects.at_tick());       // taken after the launch
+//
+// Threading: thread-compatible. Valid until the next Act on it.
+#ifndef WEFT_CORE_ACTOR_EFFECTS_H_
+#define WEFT_CORE_ACTOR_EFFECTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/actor/message.h"
+
+namespace weft::actor {
+
+// In place of a copy where a port holds none in this act.
+inline constexpr uint16_t kNoCopy = 0xffff;
+
+// The most that any act of a table needs.
+struct EffectsSize {
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
+  uint32_t messages = 0;
+};
+
+class Effects {
+ public:
+  explicit Effects(const EffectsSize& size)
+      : inputs_(size.inputs),
+        outputs_(size.outputs),
+        at_launch_(size.messages),
+        at_tick_(size.messages) {}
+
+  uint32_t actor() const { return actor_; }  // index in its table
+  // Acts of this actor before this one, over the whole run.
+  uint64_t act() const { return act_; }
+  // The same within the period.
+  uint32_t phase() const { return phase_; }
+  uint64_t period() const { return period_; }
+  // The last act of its actor in the period.
+  bool ends_period() const { return ends_period_; }
+
+  // Which copy of each port's register the act reads or writes. An output that
+  // is an alias counts copies of the alias.
+  absl::Span<const uint16_t> inputs() const {
+    return {inputs_.data(), num_inputs_};
+  }
+  absl::Span<const uint16_t> outputs() const {
+    return {outputs_.data(), num_outputs_};
+  }
+
+  // May be sent once the launch has returned.
+  absl::Span<const Message> at_launch() const {
+    return {at_launch_.data(), num_at_launch_};
+  }
+  // May be sent once a tick taken after the launch is done, even if the act
+  // launched nothing.
+  absl::Span<const Message> at_tick() const {
+    return {at_tick_.data(), num_at_tick_};
+  }
+
+ private:
+  friend class ActorTable;
+
+  uint32_t actor_ = 0;
+  uint32_t phase_ = 0;
+  uint64_t act_ = 0;
+  uint64_t period_ = 0;
+  bool ends_period_ = false;
+  uint32_t num_inputs_ = 0;
+  uint32_t num_outputs_ = 0;
+  uint32_t num_at_launch_ = 0;
+  uint32_t num_at_tick_ = 0;
+  std::vector<uint16_t> inputs_;
+  std::vector<uint16_t> outputs_;
+  std::vector<Message> at_launch_;
+  std::vector<Message> at_tick_;
+};
+
+}  // namespace weft::actor
+
+#endif  // WEFT_CORE_ACTOR_EFFECTS_H_
