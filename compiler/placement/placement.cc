@@ -1,0 +1,386 @@
+#include "compiler/placement/placement.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/placement/device_names.h"
+#include "compiler/placement/kernel_desc.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+
+namespace weft {
+namespace {
+
+using Role = PlacedNode::Role;
+
+bool RenamesBytes(const Node& node) {
+  switch (node.schema().id) {
+    case OpId::kReshape:
+    case OpId::kFlatten:
+    case OpId::kSqueeze:
+    case OpId::kUnsqueeze:
+    case OpId::kIdentity:
+    case OpId::kCopy:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class Placer {
+ public:
+  Placer(Graph graph, const PlacementOptions& options, const StateLayout& state,
+         CapabilityCache* cache)
+      : options_(options),
+        state_(state),
+        cache_(cache),
+        out_{std::move(graph)} {}
+
+  absl::StatusOr<Placement> Run() {
+    WEFT_RETURN_IF_ERROR(ReadConstantsByKernel());
+    MarkViews();
+    // Decomposition appends nodes, which are placed in turn. Node pointers stay
+    // valid; ids of removed nodes become holes.
+    for (int32_t id = 0; id < graph().id_bound(); ++id) {
+      if (!graph().Contains(id)) continue;
+      out_.nodes.resize(graph().id_bound());
+      WEFT_RETURN_IF_ERROR(Place(graph().node(id)));
+    }
+    out_.nodes.resize(graph().id_bound());
+    for (const Node* node : std::as_const(graph()).Nodes()) {
+      if (out_.nodes[node->id()].role != Role::kAccumulate) continue;
+      WEFT_RETURN_IF_ERROR(PlaceAccumulate(*node));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Graph& graph() { return out_.graph; }
+
+  // A result that is a constant is computed by an Identity: sinks read
+  // registers, not constants.
+  absl::Status ReadConstantsByKernel() {
+    for (const Node* node : std::as_const(graph()).Nodes()) {
+      if (!node->Is(OpId::kOutput)) continue;
+      Value v = node->input(0);
+      if (!graph().node(v)->Is(OpId::kConstant)) continue;
+      WEFT_ASSIGN_OR_RETURN(
+          Node * copy,
+          graph().Add("Identity", absl::StrCat(node->name(), "/constant"),
+                      {v}));
+      copy->provenance = {absl::StrCat("placement: gives the constant '",
+                                       graph().node(v)->name(),
+                                       "' a register that can be read")};
+      WEFT_RETURN_IF_ERROR(graph().SetInput(node->id(), 0, copy->output(0)));
+    }
+    return absl::OkStatus();
+  }
+
+  void MarkViews() {
+    std::vector<const Node*> nodes = std::as_const(graph()).Nodes();
+    view_.assign(graph().id_bound(), false);
+    for (const Node* node : nodes) {
+      view_[node->id()] = RenamesBytes(*node) &&
+                          node->control_inputs().empty() &&
+                          graph().ControlUses(node->id()).empty();
+    }
+    // The session sees a register's own shape: what it reads is no view of
+    // another shape, nor of a constant.
+    for (const Node* node : nodes) {
+      if (!node->Is(OpId::kOutput)) continue;
+      Value v = node->input(0);
+      Value root = v;
+      while (view_[root.node]) root = graph().node(root)->input(0);
+      if (graph().type(root) != graph().type(v) ||
+          graph().node(root)->Is(OpId::kConstant)) {
+        view_[v.node] = false;
+      }
+    }
+  }
+
+  absl::Status Place(Node* node) {
+    PlacedNode& placed = out_.nodes[node->id()];
+    const int32_t id = node->id();
+    if (id < static_cast<int32_t>(view_.size()) ? bool(view_[id])
+                                                : IsNewView(*node)) {
+      placed.role = Role::kView;
+      return absl::OkStatus();
+    }
+    switch (node->schema().id) {
+      case OpId::kConstant:
+        placed.role = Role::kConstant;
+        return absl::OkStatus();
+      case OpId::kVariable:
+        return PlaceVariable(*node, &placed);
+      case OpId::kCounter:
+      case OpId::kDataSource:
+        placed.role = Role::kSource;
+        placed.io = true;
+        return absl::OkStatus();
+      case OpId::kOutput:
+        placed.role = Role::kSink;
+        return absl::OkStatus();
+      case OpId::kAccumulate:
+        placed.role = Role::kAccumulate;  // placed when its operand is
+        return absl::OkStatus();
+      default:
+        return PlaceKernel(node);
+    }
+  }
+
+  // Of nodes that a decomposition made: only kernels read their results.
+  bool IsNewView(const Node& node) const {
+    if (!RenamesBytes(node)) return false;
+    for (auto [use, position] : out_.graph.Uses(node.output(0))) {
+      if (out_.graph.node(use)->Is(OpId::kOutput)) return false;
+    }
+    return true;
+  }
+
+  absl::Status PlaceVariable(const Node& node, PlacedNode* placed) {
+    placed->role = Role::kVariable;
+    const StatePlace* place = state_.Find(node.name());
+    if (place == nullptr || place->type != node.output_type(0)) {
+      return MakeError(
+          ErrorCode::kBadGraph,
+          absl::StrCat(
+              "variable '", node.name(), "' of type ",
+              node.output_type(0).ToString(), " is ",
+              place == nullptr
+                  ? std::string("not in the state layout")
+                  : absl::StrCat("laid out as ", place->type.ToString())));
+    }
+    placed->device = place->device;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint32_t> Target(const Node& node) const {
+    if (!node.device.empty()) {
+      auto device = FindDevice(options_.devices, node.device);
+      if (device.ok()) return device;
+      return Annotate(device.status(),
+                      absl::StrCat("node '", node.name(), "'"));
+    }
+    if (node.schema().effect == OpEffect::kUpdate) {
+      const StatePlace* place =
+          state_.Find(out_.graph.node(node.input(0))->name());
+      if (place != nullptr) return place->device;
+    }
+    return options_.default_device;
+  }
+
+  absl::Status PlaceKernel(Node* node) {
+    WEFT_ASSIGN_OR_RETURN(uint32_t target, Target(*node));
+    const bool is_default = target == options_.default_device;
+    const std::string& name = options_.devices[target].name();
+    if (Supports(target, graph().View(*node))) {
+      std::string reason;
+      if (node->device == kIoDevice) {
+        reason = "placement: on the host's I/O stream, as asked";
+      } else if (!node->device.empty()) {
+        reason = absl::StrCat("placement: on ", name, ", as asked");
+      } else if (!is_default) {
+        reason = absl::StrCat("placement: on ", name, ", where its state lies");
+      }
+      Use(*node, target, std::move(reason));
+      return absl::OkStatus();
+    }
+    const bool fallback = target != 0 && !options_.strict;
+    if (Decomposes(*node, {target})) return Decompose(node, name);
+    if (fallback && Supports(0, graph().View(*node))) {
+      Use(*node, 0,
+          absl::StrCat("placement: on ", options_.devices[0].name(),
+                       " by host fallback, ", name, " has no kernel for ",
+                       node->op()));
+      return absl::OkStatus();
+    }
+    if (fallback && Decomposes(*node, {target, 0})) {
+      return Decompose(node, name);
+    }
+    return MakeError(
+        ErrorCode::kNoKernel,
+        absl::StrCat(
+            "no device can run ", node->op(), " (node '", node->name(),
+            "'), nor its decomposition; asked: ", name,
+            fallback ? absl::StrCat(", ", options_.devices[0].name()) : "",
+            options_.strict && target != 0 ? " (strict: no host fallback)" : "",
+            "; operands: ", OperandTypes(*node)));
+  }
+
+  std::string OperandTypes(const Node& node) const {
+    std::string out;
+    for (Value v : node.inputs()) {
+      absl::StrAppend(&out, out.empty() ? "" : ", ",
+                      v.valid() ? out_.graph.type(v).ToString() : "absent");
+    }
+    return out;
+  }
+
+  bool Supports(uint32_t device, const OpView& op) const {
+    return cache_->Match(device, DescribeKernel(op)).supported;
+  }
+
+  // True where every part of the op's decomposition has a kernel on one of
+  // `devices`, or decomposes in turn.
+  bool Decomposes(const Node& node, absl::Span<const uint32_t> devices) const {
+    return DecomposesView(out_.graph, node, devices, 8);
+  }
+
+  bool DecomposesView(const Graph& graph, const Node& node,
+                      absl::Span<const uint32_t> devices, int depth) const {
+    if (!node.schema().decompose || depth == 0) return false;
+    Graph trial("trial");
+    std::vector<Value> inputs;
+    for (Value v : node.inputs()) {
+      if (!v.valid()) {
+        inputs.push_back(v);
+        continue;
+      }
+      const TensorType& type = graph.type(v);
+      auto dims = type.shape.dims();
+      auto input = trial.Add(
+          "weft.Input", "", {},
+          {{"dtype", type.dtype},
+           {"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+      if (!input.ok()) return false;
+      inputs.push_back((*input)->output(0));
+    }
+    GraphEmitter emitter(&trial, "trial", "");
+    node.schema().decompose(graph.View(node), inputs, emitter);
+    if (!emitter.status().ok()) return false;
+    for (const Node* part : std::as_const(trial).Nodes()) {
+      if (part->Is(OpId::kInput) || part->Is(OpId::kConstant)) continue;
+      if (RenamesBytes(*part)) continue;
+      bool can = false;
+      for (uint32_t d : devices) can = can || Supports(d, trial.View(*part));
+      if (!can && !DecomposesView(trial, *part, devices, depth - 1)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  absl::Status Decompose(Node* node, absl::string_view device) {
+    GraphEmitter emitter(
+        &graph(), node->name(),
+        absl::StrCat("placement: part of '", node->name(), "', ", device,
+                     " has no kernel for ", node->op()));
+    emitter.set_placement(node->device, node->stage);
+    const int32_t first_new = graph().id_bound();
+    std::vector<Value> inputs(node->inputs().begin(), node->inputs().end());
+    std::vector<Value> results =
+        node->schema().decompose(graph().View(*node), inputs, emitter);
+    WEFT_RETURN_IF_ERROR(emitter.status());
+    for (int i = 0; i < node->num_outputs(); ++i) {
+      if (graph().Uses(node->output(i)).empty()) continue;
+      WEFT_RETURN_IF_ERROR(graph().ReplaceUses(node->output(i), results[i]));
+    }
+    // What had to come before the node comes before its parts, and what waited
+    // for it waits for all of them.
+    std::vector<int32_t> before(node->control_inputs().begin(),
+                                node->control_inputs().end());
+    std::vector<int32_t> after = graph().ControlUses(node->id());
+    for (int32_t part = first_new; part < graph().id_bound(); ++part) {
+      if (graph().node(part)->Is(OpId::kConstant)) continue;
+      for (int32_t b : before) graph().AddControlInput(part, b);
+      for (int32_t a : after) graph().AddControlInput(a, part);
+    }
+    for (int32_t a : after) graph().RemoveControlInput(a, node->id());
+    return graph().Remove(node->id());
+  }
+
+  void Use(const Node& node, uint32_t device, std::string reason) {
+    PlacedNode& placed = out_.nodes[node.id()];
+    placed.role = node.schema().effect == OpEffect::kUpdate ? Role::kUpdate
+                                                            : Role::kCompute;
+    placed.io = node.device == kIoDevice;
+    placed.reason = std::move(reason);
+    SetKernel(DescribeKernel(graph().View(node)), device, &placed);
+  }
+
+  void SetKernel(plan::Kernel kernel, uint32_t device, PlacedNode* placed) {
+    MatchAnswer answer = cache_->Match(device, kernel);
+    placed->device = device;
+    placed->in_place = answer.in_place;
+    placed->kernel = std::move(kernel);
+    placed->kernel.set_device(device);
+    placed->kernel.set_workspace_bytes(answer.workspace_bytes);
+    placed->kernel.set_host_in(answer.host_in);
+    placed->kernel.set_host_out(answer.host_out);
+  }
+
+  absl::Status PlaceAccumulate(const Node& node) {
+    PlacedNode& placed = out_.nodes[node.id()];
+    const Value root = out_.Root(node.input(0));
+    const uint32_t home = out_.nodes[root.node].device;
+    WEFT_ASSIGN_OR_RETURN(const OpSchema* add,
+                          OpRegistry::Global().Find("Add"));
+    const TensorType& type = node.output_type(0);
+    std::vector<TensorType> operands = {type, type};
+    std::vector<TensorType> results = {type};
+    AttrMap attrs;
+    plan::Kernel kernel =
+        DescribeKernel(OpView(*add, node.name(), attrs, operands, results));
+    for (uint32_t device : {home, 0u}) {
+      if (device != home && options_.strict) break;
+      MatchAnswer answer = cache_->Match(device, kernel);
+      if (!answer.supported) continue;
+      SetKernel(std::move(kernel), device, &placed);
+      if (device != home) {
+        placed.reason = absl::StrCat(
+            "placement: on ", options_.devices[0].name(), " by host fallback, ",
+            options_.devices[home].name(), " has no kernel for Add");
+      }
+      return absl::OkStatus();
+    }
+    return MakeError(
+        ErrorCode::kNoKernel,
+        absl::StrCat("node '", node.name(), "' adds ", type.ToString(),
+                     ", for which no device has a kernel; asked: ",
+                     options_.devices[home].name(),
+                     options_.strict || home == 0
+                         ? ""
+                         : absl::StrCat(", ", options_.devices[0].name())));
+  }
+
+  const PlacementOptions& options_;
+  const StateLayout& state_;
+  CapabilityCache* cache_;
+  Placement out_;
+  std::vector<bool> view_;  // of the nodes that were given
+};
+
+}  // namespace
+
+Value Placement::Root(Value v) const {
+  while (nodes[v.node].role == PlacedNode::Role::kView) {
+    v = graph.node(v)->input(0);
+  }
+  return v;
+}
+
+absl::StatusOr<Placement> PlaceNodes(Graph graph,
+                                     const PlacementOptions& options,
+                                     const StateLayout& state,
+                                     CapabilityCache* cache) {
+  return Placer(std::move(graph), options, state, cache).Run();
+}
+
+std::string ToString(const Placement& placement,
+                     absl::Span<const plan::Device> devices) {
+  std::string out;
+  for (const Node* node : placement.graph.Nodes()) {
+    const PlacedNode& placed = placement.nodes[node->id()];
+    absl::StrAppend(&out, node->name(), ": ", node->op());
+    if (placed.role == PlacedNode::Role::kView) {
+      absl::StrAppend(&out, " is a view");
+    } else if (placed.role != PlacedNode::Role::kConstant) {
+      absl::StrAppend(&out, " on ", devices[placed.device].name(),
+                      placed.io ? " (io)" : "");
+    }
+    absl::StrAppend(&out, "\n");
+  }
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// Placement: which device runs each node, and with which kernel.
+//
+//   WEFT_ASSIGN_OR_RETURN(Placement placed,
+//                         PlaceNodes(graph.Clone(), options, state, &cache));
+//   placed.nodes[node->id()].device;
+//
+// For each node that computes, in this order:
+//   1. its target (the node's device; an update's: where the state lies; else
+//      the default device), where that has a kernel;
+//   2. the op's decomposition, where the target has kernels for all of it;
+//   3. the host, unless placement is strict: the values travel by copies;
+//   4. the decomposition, each part on the target or else on the host;
+//   5. otherwise kNoKernel.
+// Nodes that only rename the bytes of their operand (Reshape and its kin)
+// become views and run nowhere. weft.Accumulate follows its operand.
+//
+// What it does not do: choose by cost between devices.
+//
+// Threading: free functions, thread-safe as far as the oracle is. Ownership: a
+// Placement owns its graph.
+#ifndef WEFT_COMPILER_PLACEMENT_PLACEMENT_H_
+#define WEFT_COMPILER_PLACEMENT_PLACEMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/memory/state_layout.h"
+#include "compiler/placement/capability_cache.h"
+#include "core/graph/graph.h"
+#include "core/proto/plan.pb.h"
+
+namespace weft {
+
+struct PlacedNode {
+  enum class Role : uint8_t {
+    kCompute,
+    kUpdate,
+    kView,  // its operand's bytes under another shape
+    kConstant,
+    kVariable,
+    kSource,  // data or counter
+    kSink,
+    kAccumulate,
+  };
+  Role role = Role::kCompute;
+  uint32_t device = 0;
+  bool io = false;  // on the host's I/O stream
+  // kCompute, kUpdate; kAccumulate: its Add. Device and masks are set.
+  plan::Kernel kernel;
+  uint32_t in_place = 0;  // result 0 may be the memory of operand i
+  // Why it is there, where that is not simply the default device.
+  std::string reason;
+};
+
+struct Placement {
+  Graph graph;                    // as given, with some nodes decomposed
+  std::vector<PlacedNode> nodes;  // by node id
+
+  // The value whose bytes `v` is: through views.
+  Value Root(Value v) const;
+};
+
+struct PlacementOptions {
+  absl::Span<const plan::Device> devices;
+  uint32_t default_device = 0;
+  bool strict = false;
+};
+
+// Errors: kNoKernel, kDeviceNotFound, kBadGraph (a variable that is not in
+// `state`).
+absl::StatusOr<Placement> PlaceNodes(Graph graph,
+                                     const PlacementOptions& options,
+                                     const StateLayout& state,
+                                     CapabilityCache* cache);
+
+// One line a node: "fc1: MatMul on sim:0".
+std::string ToString(const Placement& placement,
+                     absl::Span<const plan::Device> devices);
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_PLACEMENT_PLACEMENT_H_
