@@ -1,0 +1,39 @@
+// Plans as text, for people: the user's names first, ids in brackets after.
+//
+//   std::cout << PrintPlan(plan);
+//   std::cout << DiffPlans(before, after);   // "" where they are equal
+//
+// Text is for reading and for golden tests; it cannot be parsed back.
+//
+// Threading: free functions, thread-safe. Safe for plans that are not well
+// formed: an index that leads nowhere is printed as a number.
+#ifndef WEFT_CORE_PLAN_PRINT_H_
+#define WEFT_CORE_PLAN_PRINT_H_
+
+#include <string>
+
+#include "core/proto/plan.pb.h"
+
+namespace weft::plan {
+
+struct PrintOptions {
+  bool registers = true;   // places and sizes of memory
+  bool operands = true;    // where each kernel's operands lie
+  bool provenance = true;  // which pass made a task, and why
+};
+
+// Streams with their order, tasks with ports and kernels, registers, arenas.
+std::string PrintPlan(const Plan& plan, const PrintOptions& options = {});
+
+// "take,ack | every act", "held(4)", "accumulate(4)", ... for one pattern.
+std::string PrintInputPattern(const std::string& acts);
+std::string PrintOutputPattern(const std::string& acts);
+
+// What differs, one line each, "-" of `a` and "+" of `b`, by name; "" where the
+// plans print alike. Tasks and registers are matched by name, so a plan that
+// was only renumbered differs in nothing.
+std::string DiffPlans(const Plan& a, const Plan& b);
+
+}  // namespace weft::plan
+
+#endif  // WEFT_CORE_PLAN_PRINT_H_
