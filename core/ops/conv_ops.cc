@@ -55,15 +55,13 @@ ConvGeometry GeometryOf(const OpView& op) {
 absl::Status InferConv(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
   WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 1));
-  WEFT_ASSIGN_OR_RETURN(
-      ConvGeometry g,
-      GetConvGeometry(op, op.input(0).shape, op.input(1).shape));
+  WEFT_ASSIGN_OR_RETURN(ConvGeometry g, GetConvGeometry(op, op.input(0).shape,
+                                                        op.input(1).shape));
   if (op.has_input(2)) {
     WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 2));
     WEFT_RETURN_IF_ERROR(RequireShape(op, 2, {g.out_channels()}));
   }
-  WEFT_ASSIGN_OR_RETURN(Shape shape, Shape::Create(g.OutputShape().dims()));
-  *out = {{op.input(0).dtype, shape}};
+  *out = {{op.input(0).dtype, g.OutputShape()}};
   return absl::OkStatus();
 }
 
@@ -143,10 +141,10 @@ std::vector<Value> DecomposeConvGradInput(const OpView& op,
   Expr w = StridedCopy(
       Expr(emit, inputs[1]),
       {{g.groups, g.out_per_group * k}, {k, 1}, {g.out_per_group, k}});
-  Expr windows = ReshapeTo(
-      Apply("MatMul", {w, dy}),
-      {g.batch, g.in_channels(), g.window.kernel[0], g.window.kernel[1],
-       g.window.out[0], g.window.out[1]});
+  Expr windows =
+      ReshapeTo(Apply("MatMul", {w, dy}),
+                {g.batch, g.in_channels(), g.window.kernel[0],
+                 g.window.kernel[1], g.window.out[0], g.window.out[1]});
   return {FoldWindows(windows, g.window)};
 }
 
@@ -157,11 +155,10 @@ std::vector<Value> DecomposeConvGradWeights(const OpView& op,
   int64_t k = g.in_per_group * g.kernel_elements();
   int64_t rows = g.batch * g.out_pixels();
   int64_t p = g.out_pixels();
-  Expr dy = StridedCopy(Expr(emit, inputs[0]),
-                        {{g.groups, g.out_per_group * p},
-                         {g.out_per_group, p},
-                         {g.batch, g.out_channels() * p},
-                         {p, 1}});
+  Expr dy = StridedCopy(Expr(emit, inputs[0]), {{g.groups, g.out_per_group * p},
+                                                {g.out_per_group, p},
+                                                {g.batch, g.out_channels() * p},
+                                                {p, 1}});
   WindowDims d = GetWindowDims(g.window, g.batch, g.in_channels());
   StridedDim group = {g.groups, d.channel.stride * g.in_per_group};
   StridedDim channel = {g.in_per_group, d.channel.stride};
@@ -196,7 +193,8 @@ void RegisterConvOps(OpRegistry* registry) {
   OpSchema grad_input(OpId::kConvGradInput);
   grad_input.inputs = {2, 2};
   grad_input.attrs = ConvAttrs();
-  grad_input.attrs.push_back(AttrSpec::Required("input_shape", AttrKind::kInts));
+  grad_input.attrs.push_back(
+      AttrSpec::Required("input_shape", AttrKind::kInts));
   grad_input.infer = InferConvGradInput;
   grad_input.decompose = DecomposeConvGradInput;
   grad_input.cost = ConvCost;

@@ -62,6 +62,11 @@ Expr ExpandTo(const Expr& x, const Shape& shape) {
                                                shape.dims().end())}});
 }
 
+Expr SumOfValid(const Expr& a, const Expr& b) {
+  if (!a.valid()) return b;
+  return b.valid() ? a + b : a;
+}
+
 Expr SumTo(const Expr& x, const Shape& shape) {
   if (!x.valid()) return x;
   return Expr(x.emit(), x.emit().SumTo(x, shape));

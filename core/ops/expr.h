@@ -70,6 +70,9 @@ Expr Sum(const Expr& x, const std::vector<int64_t>& axes, bool keepdims);
 Expr ReshapeTo(const Expr& x, const Shape& shape);
 // Broadcast to `shape`.
 Expr ExpandTo(const Expr& x, const Shape& shape);
+// a + b, where an invalid operand counts as zero: the gradient of two uses.
+// Invalid where both are.
+Expr SumOfValid(const Expr& a, const Expr& b);
 // The gradient of broadcasting: see NodeEmitter::SumTo.
 Expr SumTo(const Expr& x, const Shape& shape);
 

@@ -61,8 +61,8 @@ absl::StatusOr<MatMulShapes> GetMatMulShapes(const OpView& op) {
   s.n = s.b.dim(s.b.rank() - 1);
   int64_t other_k = s.b.dim(s.b.rank() - 2);
   if (s.k != other_k) {
-    return error(absl::StrCat("inner dimensions ", s.k, " and ", other_k,
-                              " differ"));
+    return error(
+        absl::StrCat("inner dimensions ", s.k, " and ", other_k, " differ"));
   }
   absl::StatusOr<Shape> batch = BroadcastShapes(BatchOf(s.a), BatchOf(s.b));
   if (!batch.ok()) return error("batch dimensions do not broadcast");
@@ -70,9 +70,7 @@ absl::StatusOr<MatMulShapes> GetMatMulShapes(const OpView& op) {
   Dims out(s.batch.dims().begin(), s.batch.dims().end());
   if (a.rank() > 1) out.push_back(s.m);
   if (b.rank() > 1) out.push_back(s.n);
-  absl::StatusOr<Shape> shape = Shape::Create(out);
-  if (!shape.ok()) return error(shape.status().message());
-  s.out = *shape;
+  s.out = Shape(out);
   return s;
 }
 
@@ -140,17 +138,17 @@ absl::StatusOr<GemmShape> GetGemmShape(const OpView& op) {
   int ta = op.Int("transA") != 0 ? 1 : 0;
   int tb = op.Int("transB") != 0 ? 1 : 0;
   auto error = [&](absl::string_view why) {
-    return op.Error(ErrorCode::kShapeMismatch,
-                    absl::StrCat("cannot multiply ", a.ToString(),
-                                 ta ? " (transposed)" : "", " by ",
-                                 b.ToString(), tb ? " (transposed)" : "", ": ",
-                                 why));
+    return op.Error(
+        ErrorCode::kShapeMismatch,
+        absl::StrCat("cannot multiply ", a.ToString(),
+                     ta ? " (transposed)" : "", " by ", b.ToString(),
+                     tb ? " (transposed)" : "", ": ", why));
   };
   if (a.rank() != 2 || b.rank() != 2) return error("not two matrices");
   GemmShape s = {a.dim(ta), b.dim(1 - tb), a.dim(1 - ta)};
   if (s.k != b.dim(tb)) {
-    return error(absl::StrCat("inner dimensions ", s.k, " and ", b.dim(tb),
-                              " differ"));
+    return error(
+        absl::StrCat("inner dimensions ", s.k, " and ", b.dim(tb), " differ"));
   }
   return s;
 }
@@ -160,7 +158,7 @@ absl::Status InferGemm(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireFlag(op, "transA"));
   WEFT_RETURN_IF_ERROR(RequireFlag(op, "transB"));
   WEFT_ASSIGN_OR_RETURN(GemmShape s, GetGemmShape(op));
-  WEFT_ASSIGN_OR_RETURN(Shape shape, Shape::Create({s.m, s.n}));
+  Shape shape = {s.m, s.n};
   if (op.has_input(2)) {
     const Shape& c = op.input(2).shape;
     absl::StatusOr<Shape> both = BroadcastShapes(c, shape);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
@@ -37,10 +38,6 @@ AttrMap PoolAttrsOf(const OpView& op) {
           {"ceil_mode", op.Int("ceil_mode")}};
 }
 
-Shape PooledShape(const Shape& x, const Window2d& w) {
-  return {x.dim(0), x.dim(1), w.out[0], w.out[1]};
-}
-
 absl::StatusOr<Shape> InferPooledShape(const OpView& op, const Shape& x) {
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
   WEFT_RETURN_IF_ERROR(RequireFlag(op, "ceil_mode"));
@@ -48,7 +45,7 @@ absl::StatusOr<Shape> InferPooledShape(const OpView& op, const Shape& x) {
     WEFT_RETURN_IF_ERROR(RequireFlag(op, "count_include_pad"));
   }
   WEFT_ASSIGN_OR_RETURN(Window2d w, PoolWindow(op, x));
-  return Shape::Create(PooledShape(x, w).dims());
+  return Shape({x.dim(0), x.dim(1), w.out[0], w.out[1]});
 }
 
 absl::Status InferPool(const OpView& op, std::vector<TensorType>* out) {
@@ -72,7 +69,8 @@ Cost PoolCost(const OpView& op, const Shape& pooled) {
   return {pooled.num_elements() * kernel, BytesMoved(op).bytes};
 }
 
-// ---- MaxPool ------------------------------------------------------------------
+// ---- MaxPool
+// ------------------------------------------------------------------
 
 std::vector<Value> MaxPoolGradient(const GradientContext& g) {
   return {g.emit.Emit1("weft.MaxPoolGrad", {g.output_grads[0], g.inputs[0]},
@@ -86,8 +84,8 @@ std::vector<Value> DecomposeMaxPool(const OpView& op,
                                     NodeEmitter& emit) {
   Window2d w = *PoolWindow(op, op.input(0).shape);
   Expr windows = Windows(Expr(emit, inputs[0]), w, kLowest);
-  return {Apply("ReduceMax", {windows},
-                {{"axes", Ints{2, 3}}, {"keepdims", 0}})};
+  return {
+      Apply("ReduceMax", {windows}, {{"axes", Ints{2, 3}}, {"keepdims", 0}})};
 }
 
 absl::Status InferMaxPoolGrad(const OpView& op, std::vector<TensorType>* out) {
@@ -116,12 +114,12 @@ std::vector<Value> DecomposeMaxPoolGrad(const OpView& op,
   Expr dy = ReshapeTo(Expr(emit, inputs[0]), {n, c, 1, w.out[0], w.out[1]});
   Expr grads = Where(Apply("Equal", {position, first}), dy, dy.Like(0.0));
   return {FoldWindows(
-      ReshapeTo(grads,
-                {n, c, w.kernel[0], w.kernel[1], w.out[0], w.out[1]}),
+      ReshapeTo(grads, {n, c, w.kernel[0], w.kernel[1], w.out[0], w.out[1]}),
       w)};
 }
 
-// ---- AveragePool ----------------------------------------------------------------
+// ---- AveragePool
+// ----------------------------------------------------------------
 
 // How many elements window o averages along dimension d. Padding counts with
 // count_include_pad; what ceil_mode overhangs never does.
@@ -143,8 +141,8 @@ Value WindowCounts(const OpView& op, const Window2d& w, NodeEmitter& emit) {
       counts.push_back(rows * CountAlong(w, 1, j, include_pad));
     }
   }
-  return emit.Constant(Literal::FromDoubles(
-      {op.input(0).dtype, {w.out[0], w.out[1]}}, counts));
+  return emit.Constant(
+      Literal::FromDoubles({op.input(0).dtype, {w.out[0], w.out[1]}}, counts));
 }
 
 std::vector<Value> AveragePoolGradient(const GradientContext& g) {
@@ -190,7 +188,8 @@ std::vector<Value> DecomposeAveragePoolGrad(const OpView& op,
   return {FoldWindows(windows, w)};
 }
 
-// ---- GlobalAveragePool ----------------------------------------------------------
+// ---- GlobalAveragePool
+// ----------------------------------------------------------
 
 // The spatial dimensions of an image [N,C,...].
 Ints SpatialAxes(const Shape& x) {
@@ -205,8 +204,9 @@ absl::Status InferGlobalAveragePool(const OpView& op,
   const Shape& x = op.input(0).shape;
   if (x.rank() < 3) {
     return op.Error(ErrorCode::kShapeMismatch,
-                    "input " + x.ToString() + " is not [N,C,...] with at least "
-                    "one spatial dimension");
+                    absl::StrCat("input ", x.ToString(),
+                                 " is not [N,C,...] with at least one spatial "
+                                 "dimension"));
   }
   Ints dims(x.rank(), 1);
   dims[0] = x.dim(0);
@@ -217,7 +217,8 @@ absl::Status InferGlobalAveragePool(const OpView& op,
 
 std::vector<Value> GlobalAveragePoolGradient(const GradientContext& g) {
   const Shape& x = g.op.input(0).shape;
-  double pixels = x.num_elements() / OutputElements(g.op);
+  double pixels = 1;
+  for (int64_t d : SpatialAxes(x)) pixels *= static_cast<double>(x.dim(d));
   return {ExpandTo(Expr(g.emit, g.output_grads[0]) * (1.0 / pixels), x)};
 }
 
@@ -228,7 +229,8 @@ std::vector<Value> DecomposeGlobalAveragePool(const OpView& op,
                 {{"axes", SpatialAxes(op.input(0).shape)}, {"keepdims", 1}})};
 }
 
-// ---- Registration -----------------------------------------------------------------
+// ---- Registration
+// -----------------------------------------------------------------
 
 void AddMaxPool(OpRegistry* registry) {
   OpSchema pool(OpId::kMaxPool);
@@ -237,9 +239,7 @@ void AddMaxPool(OpRegistry* registry) {
   pool.infer = InferPool;
   pool.gradient = MaxPoolGradient;
   pool.decompose = DecomposeMaxPool;
-  pool.cost = [](const OpView& op) {
-    return PoolCost(op, op.output(0).shape);
-  };
+  pool.cost = [](const OpView& op) { return PoolCost(op, op.output(0).shape); };
   registry->Add(std::move(pool));
 
   OpSchema grad(OpId::kMaxPoolGrad);
@@ -258,9 +258,7 @@ void AddAveragePool(OpRegistry* registry) {
   pool.infer = InferPool;
   pool.gradient = AveragePoolGradient;
   pool.decompose = DecomposeAveragePool;
-  pool.cost = [](const OpView& op) {
-    return PoolCost(op, op.output(0).shape);
-  };
+  pool.cost = [](const OpView& op) { return PoolCost(op, op.output(0).shape); };
   registry->Add(std::move(pool));
 
   OpSchema grad(OpId::kAveragePoolGrad);
