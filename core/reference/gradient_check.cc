@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<Literal>> AnalyticGradient(
   std::vector<Literal> gradients;
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i].valid()) {
-      gradients.push_back(Literal());
+      gradients.emplace_back();
       continue;
     }
     gradients.push_back(emit.literal(values[i]));
