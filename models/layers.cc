@@ -1,0 +1,118 @@
+#include "models/layers.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft::models {
+namespace {
+
+std::vector<int64_t> Dims(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+}  // namespace
+
+Value LayerBuilder::Add(absl::string_view op, absl::string_view name,
+                        std::vector<Value> inputs, AttrMap attrs) {
+  if (!status_.ok()) return {};
+  absl::StatusOr<Node*> node = graph_->Add(op, name, inputs, std::move(attrs));
+  if (!node.ok()) {
+    status_ = node.status();
+    return {};
+  }
+  return (*node)->num_outputs() > 0 ? (*node)->output(0) : Value{};
+}
+
+Value LayerBuilder::Input(absl::string_view name, const TensorType& type) {
+  return Add("weft.Input", name, {},
+             {{"dtype", type.dtype}, {"shape", Dims(type.shape)}});
+}
+
+void LayerBuilder::Output(absl::string_view name, Value x) {
+  Add("weft.Output", absl::StrCat("output/", name), {x},
+      {{"name", std::string(name)}});
+}
+
+Value LayerBuilder::Variable(absl::string_view name, const Shape& shape,
+                             absl::string_view role, AttrMap init) {
+  init.Set("dtype", DType::kF32);
+  init.Set("shape", Dims(shape));
+  init.Set("role", std::string(role));
+  if (role != "parameter") init.Set("trainable", 0);
+  return Add("weft.Variable", name, {}, std::move(init));
+}
+
+Value LayerBuilder::Weight(absl::string_view name, const Shape& shape,
+                           int64_t fan_in) {
+  double bound = std::sqrt(6.0 / static_cast<double>(fan_in));
+  return Variable(name, shape, "parameter",
+                  {{"init", "uniform"}, {"low", -bound}, {"high", bound}});
+}
+
+Value LayerBuilder::Linear(absl::string_view name, Value x, int64_t out) {
+  if (!status_.ok()) return {};
+  int64_t in = type(x).shape.dim(1);
+  Value weight = Weight(absl::StrCat(name, "/weight"), {out, in}, in);
+  Value bias = Variable(absl::StrCat(name, "/bias"), {out}, "parameter",
+                        {{"init", "zeros"}});
+  return Add("Gemm", name, {x, weight, bias}, {{"transB", 1}});
+}
+
+Value LayerBuilder::Conv(absl::string_view name, Value x, int64_t out,
+                         int64_t kernel, int64_t stride, int64_t pad) {
+  if (!status_.ok()) return {};
+  int64_t in = type(x).shape.dim(1);
+  Value weight = Weight(absl::StrCat(name, "/weight"),
+                        {out, in, kernel, kernel}, in * kernel * kernel);
+  Value bias = Variable(absl::StrCat(name, "/bias"), {out}, "parameter",
+                        {{"init", "zeros"}});
+  return Add("Conv", name, {x, weight, bias},
+             {{"strides", std::vector<int64_t>(2, stride)},
+              {"pads", std::vector<int64_t>(4, pad)}});
+}
+
+Value LayerBuilder::BatchNorm(absl::string_view name, Value x) {
+  if (!status_.ok()) return {};
+  Shape channels({type(x).shape.dim(1)});
+  auto variable = [&](absl::string_view part, absl::string_view role,
+                      double start) {
+    return Variable(absl::StrCat(name, "/", part), channels, role,
+                    {{"init", "constant"}, {"value", start}});
+  };
+  std::vector<Value> operands = {x};
+  operands.push_back(variable("scale", "parameter", 1.0));
+  operands.push_back(variable("bias", "parameter", 0.0));
+  operands.push_back(variable("running_mean", "statistic", 0.0));
+  operands.push_back(variable("running_var", "statistic", 1.0));
+  return Add("BatchNormalization", name, std::move(operands));
+}
+
+Value LayerBuilder::MaxPool(absl::string_view name, Value x, int64_t kernel,
+                            int64_t stride) {
+  return Add("MaxPool", name, {x},
+             {{"kernel_shape", std::vector<int64_t>(2, kernel)},
+              {"strides", std::vector<int64_t>(2, stride)}});
+}
+
+Value LayerBuilder::Relu(absl::string_view name, Value x) {
+  return Add("Relu", name, {x});
+}
+
+Value LayerBuilder::Dropout(absl::string_view name, Value x, double ratio) {
+  if (ratio == 0) return x;
+  return Add("Dropout", name, {x}, {{"ratio", ratio}});
+}
+
+Value LayerBuilder::Reshape(absl::string_view name, Value x,
+                            const Shape& shape) {
+  return Add("Reshape", name, {x}, {{"shape", Dims(shape)}});
+}
+
+Value LayerBuilder::Flatten(absl::string_view name, Value x) {
+  return Add("Flatten", name, {x});
+}
+
+}  // namespace weft::models
