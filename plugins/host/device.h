@@ -115,8 +115,10 @@ class Stream {
 
   // The last tick that is done. An error of the stream comes again and again.
   absl::Status Poll(uint64_t* done) {
-    weft_status status;
+    weft_status status;  // the message stays as it is: clearing costs more
     status.struct_size = sizeof(status);
+    status.vendor_code = 0;
+    status.message[0] = '\0';
     weft_code code = poll_(handle_, done, &status);
     if (ABSL_PREDICT_TRUE(code == WEFT_OK)) return absl::OkStatus();
     return context_.Fail("stream_poll", code, status);

@@ -6,9 +6,9 @@
 //                         Device::Open(*cpu, /*index=*/0, {}));
 //
 // Load() runs no byte of a file before the file has passed every check that can
-// be made from outside (loader.h has the list and the order). A plugin is never
-// unloaded, so a `const Plugin*` is good until the process ends, and loading
-// the same file again gives the same object.
+// be made from outside (inspect.h has the list and the order). A plugin is
+// never unloaded, so a `const Plugin*` is good until the process ends, and
+// loading the same file again gives the same object, with the options of the first time.
 //
 // Threading: thread-safe.
 #ifndef WEFT_PLUGINS_HOST_PLUGIN_H_
@@ -49,7 +49,7 @@ struct PluginCandidate {
   std::string name;       // "cpu"
   std::string path;       // as found
   bool usable = false;    // all checks short of running its code passed
-  bool shadowed = false;  // usable, but an earlier one of the same name wins
+  bool shadowed = false;  // an earlier file of the same name is taken
   std::string reason;     // the refusal's message; "ok" where usable
   std::string sha256;     // hex; empty where the file could not be read
   uint32_t abi_major = 0;
@@ -121,7 +121,7 @@ class Plugin {
   weft_compute_api compute_{};
   weft_mem2_api mem2_{};
   weft_sync2_api sync2_{};
-  std::unique_ptr<HostServices> services_;
+  HostServices* services_ = nullptr;  // never deleted: the plugin has it
 };
 
 // Every file in the search path, in search order, with a verdict. Runs none.

@@ -1,0 +1,3 @@
+#include "plugins/abi/layout_test.inc"
+
+int main(void) { return 0; }

@@ -1,0 +1,225 @@
+// Plugin::Load and ListPlugins: where plugins are looked for, and how one comes
+// into the process.
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/base/os.h"
+#include "core/base/status_macros.h"
+#include "plugins/host/inspect.h"
+#include "plugins/host/plugin.h"
+#include "plugins/host/trusted_path.h"
+
+namespace weft {
+namespace {
+
+constexpr char kPathVariable[] = "WEFT_PLUGIN_PATH";
+constexpr absl::string_view kPrefix = "libweft_";
+constexpr absl::string_view kSuffix = ".so";
+
+// Plugins stay until the process ends, and so does this.
+struct Loaded {
+  Mutex mu;
+  std::map<std::string, std::unique_ptr<Plugin>> by_path WEFT_GUARDED_BY(mu);
+  std::vector<std::unique_ptr<Plugin>> adopted WEFT_GUARDED_BY(mu);
+};
+Loaded& Registry() {
+  static Loaded* loaded = new Loaded;
+  return *loaded;
+}
+
+// Directories of the environment, then the caller's. A program that runs with
+// more rights than its user does not listen to the user's environment.
+std::vector<std::string> SearchDirs(const LoadOptions& options) {
+  std::vector<std::string> dirs;
+  const char* variable = std::getenv(kPathVariable);
+  if (variable != nullptr && getauxval(AT_SECURE) == 0) {
+    for (absl::string_view dir :
+         absl::StrSplit(variable, ':', absl::SkipEmpty())) {
+      dirs.emplace_back(dir);
+    }
+  }
+  dirs.insert(dirs.end(), options.default_dirs.begin(),
+              options.default_dirs.end());
+  return dirs;
+}
+
+absl::Status CheckDir(const std::string& dir) {
+  if (absl::StartsWith(dir, "/")) return absl::OkStatus();
+  return MakeError(
+      ErrorCode::kPluginRefused,
+      absl::StrCat("plugin directory '", dir, "' is not absolute (",
+                   kPathVariable, " and the like take absolute ones only)"));
+}
+
+std::string FileOf(absl::string_view name) {
+  return absl::StrCat(kPrefix, name, kSuffix);
+}
+
+absl::StatusOr<std::string> FindFile(const std::string& name,
+                                     const LoadOptions& options) {
+  std::vector<std::string> dirs = SearchDirs(options);
+  for (const std::string& dir : dirs) {
+    WEFT_RETURN_IF_ERROR(CheckDir(dir));
+    for (const std::string& path :
+         {JoinPath(dir, FileOf(name)),
+          JoinPath(JoinPath(dir, name), FileOf(name))}) {
+      if (RealOs().Exists(path)) return path;
+    }
+  }
+  return MakeError(
+      ErrorCode::kPluginNotFound,
+      absl::StrCat("plugin '", name, "': no ", FileOf(name), " in ",
+                   dirs.empty() ? "any directory (none was given)"
+                                : absl::StrJoin(dirs, ", ")));
+}
+
+// The entry of the object at `path`, and of no other object.
+absl::StatusOr<weft_plugin_query_fn> OpenEntry(const std::string& path) {
+  // NOW: a missing symbol shows here and not in the middle of training.
+  void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (object == nullptr) {
+    const char* why = dlerror();
+    return MakeError(ErrorCode::kPluginBroken,
+                     absl::StrCat(path, ": ", why == nullptr ? "?" : why));
+  }
+  void* entry = dlsym(object, "weft_plugin_query");
+  link_map* expected = nullptr;
+  link_map* found = nullptr;
+  Dl_info info;
+  if (entry == nullptr || dlinfo(object, RTLD_DI_LINKMAP, &expected) != 0 ||
+      dladdr1(entry, &info, reinterpret_cast<void**>(&found),
+              RTLD_DL_LINKMAP) == 0 ||
+      found != expected) {
+    return MakeError(ErrorCode::kPluginBroken,
+                     absl::StrCat(path, ": weft_plugin_query comes from ",
+                                  "another object"));
+  }
+  return reinterpret_cast<weft_plugin_query_fn>(entry);
+}
+
+// The note said what the tables must now show.
+absl::Status CheckRoles(const Plugin& plugin, uint32_t roles,
+                        const std::string& path) {
+  for (uint32_t id = 1; id < 32; ++id) {
+    const bool noted = (roles & (1u << id)) != 0;
+    if (noted == (plugin.Section(id) != nullptr)) continue;
+    return MakeError(
+        ErrorCode::kPluginManifest,
+        absl::StrCat(path, ": section '", RoleNames(1u << id)[0], "' is ",
+                     noted ? "in its note but not in its table"
+                           : "in its table but not in its note"));
+  }
+  return absl::OkStatus();
+}
+
+// Adds what `dir` holds, files before subdirectories, both by name.
+void ListDir(const std::string& dir, std::vector<std::string>* paths) {
+  absl::StatusOr<std::vector<std::string>> names = RealOs().List(dir);
+  if (!names.ok()) return;  // a directory that is not there holds nothing
+  for (const std::string& name : *names) {
+    if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, kSuffix)) {
+      paths->push_back(JoinPath(dir, name));
+    }
+  }
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(JoinPath(dir, name), FileOf(name));
+    if (RealOs().Exists(path)) paths->push_back(path);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<const Plugin*> Plugin::Load(absl::string_view name,
+                                           const LoadOptions& options) {
+  const bool by_path = absl::StrContains(name, '/');
+  std::string path(name);
+  if (!by_path) {
+    WEFT_ASSIGN_OR_RETURN(path, FindFile(path, options));
+  }
+  Loaded& loaded = Registry();
+  MutexLock lock(&loaded.mu);
+  WEFT_ASSIGN_OR_RETURN(const std::string real,
+                        TrustedPath(path, options.path_policy));
+  auto it = loaded.by_path.find(real);
+  if (it != loaded.by_path.end()) return it->second.get();
+  InspectedFile file;
+  WEFT_RETURN_IF_ERROR(
+      InspectPlugin(path, !by_path, options.path_policy, &file));
+  WEFT_ASSIGN_OR_RETURN(weft_plugin_query_fn query, OpenEntry(file.path));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Plugin> plugin,
+                        FromQuery(query, file.path, options));
+  WEFT_RETURN_IF_ERROR(CheckRoles(*plugin, file.elf.note->roles, file.path));
+  if (!by_path && plugin->name() != name) {
+    return MakeError(ErrorCode::kPluginManifest,
+                     absl::StrCat(file.path, ": plugin '", name,
+                                  "' calls itself '", plugin->name(), "'"));
+  }
+  plugin->path_ = file.path;
+  plugin->sha256_ = file.sha256;
+  return (loaded.by_path[file.path] = std::move(plugin)).get();
+}
+
+absl::StatusOr<const Plugin*> Plugin::Adopt(weft_plugin_query_fn query,
+                                            absl::string_view name,
+                                            const LoadOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Plugin> plugin,
+                        FromQuery(query, name, options));
+  Loaded& loaded = Registry();
+  MutexLock lock(&loaded.mu);
+  loaded.adopted.push_back(std::move(plugin));
+  return loaded.adopted.back().get();
+}
+
+std::vector<PluginCandidate> ListPlugins(const LoadOptions& options) {
+  std::vector<PluginCandidate> candidates;
+  std::set<std::string> taken;
+  for (const std::string& dir : SearchDirs(options)) {
+    absl::Status checked = CheckDir(dir);
+    if (!checked.ok()) {
+      PluginCandidate refused;
+      refused.path = dir;
+      refused.reason = std::string(checked.message());
+      candidates.push_back(std::move(refused));
+      continue;
+    }
+    std::vector<std::string> paths;
+    ListDir(dir, &paths);
+    for (const std::string& path : paths) {
+      InspectedFile file;
+      absl::Status status = InspectPlugin(path, /*needs_manifest=*/true,
+                                          options.path_policy, &file);
+      PluginCandidate c;
+      c.name = file.name;
+      c.path = path;
+      c.sha256 = file.sha256;
+      c.usable = status.ok();
+      c.shadowed = !taken.insert(c.name).second;
+      c.reason = status.ok() ? "ok" : std::string(status.message());
+      if (file.elf.note.has_value()) {
+        c.abi_major = file.elf.note->abi_major;
+        c.abi_minor = file.elf.note->abi_minor;
+        c.roles = file.elf.note->roles;
+        c.isa = file.elf.note->isa;
+      }
+      candidates.push_back(std::move(c));
+    }
+  }
+  return candidates;
+}
+
+}  // namespace weft
