@@ -1,0 +1,408 @@
+#include "tools/weft/job.h"
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/base/suggest.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/text_format.h"
+
+namespace weft {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::TextFormat;
+
+constexpr uint64_t kMaxJobBytes = 4 << 20;
+
+std::vector<std::string> FieldNames(const Descriptor* message) {
+  std::vector<std::string> names;
+  for (int i = 0; i < message->field_count(); ++i) {
+    names.push_back(message->field(i)->name());
+  }
+  return names;
+}
+
+// Finds the message type that protobuf's text names ("weft.job.Data").
+const Descriptor* FindMessage(absl::string_view full_name) {
+  return job::Job::descriptor()->file()->pool()->FindMessageTypeByName(
+      std::string(full_name));
+}
+
+// `Message type "weft.job.Job" has no field named "epoch".`
+bool ParseNoField(absl::string_view text, std::string* type,
+                  std::string* field) {
+  std::vector<std::string> parts = absl::StrSplit(text, '"');
+  if (parts.size() < 5 || !absl::StrContains(parts[2], "has no field named")) {
+    return false;
+  }
+  *type = parts[1];
+  *field = parts[3];
+  return true;
+}
+
+// Keeps the first error, as a typed one.
+class JobErrors : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit JobErrors(absl::string_view name) : name_(name) {}
+
+  void AddError(int line, int column, const std::string& message) override {
+    if (!status_.ok()) return;
+    std::string place =
+        line < 0 ? std::string(name_)
+                 : absl::StrCat(name_, ":", line + 1, ":", column + 1);
+    std::string type, field;
+    if (ParseNoField(message, &type, &field)) {
+      const Descriptor* descriptor = FindMessage(type);
+      std::string hint =
+          descriptor ? DidYouMean(field, FieldNames(descriptor)) : "";
+      status_ =
+          MakeError(ErrorCode::kUnknownField,
+                    absl::StrCat(place, ": no field '", field, "' in ",
+                                 descriptor ? descriptor->name() : type, hint));
+    } else {
+      status_ =
+          MakeError(ErrorCode::kBadValue, absl::StrCat(place, ": ", message));
+    }
+  }
+
+  absl::Status status() const {
+    return status_.ok() ? MakeError(ErrorCode::kBadValue,
+                                    absl::StrCat(name_, ": cannot be parsed"))
+                        : status_;
+  }
+
+ private:
+  absl::string_view name_;
+  absl::Status status_;
+};
+
+absl::Status Bad(absl::string_view message) {
+  return MakeError(ErrorCode::kBadJob, message);
+}
+
+std::string Absolute(const std::string& job_path, const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return path;
+  fs::path base = fs::path(job_path).parent_path();
+  return (fs::path(path).is_absolute() ? fs::path(path) : base / path)
+      .lexically_normal()
+      .string();
+}
+
+absl::Status CheckIdx(const job::Dataset& dataset, absl::string_view which) {
+  if (!dataset.has_idx()) {
+    return Bad(absl::StrCat("data.", which, " names no data set (idx)"));
+  }
+  if (dataset.idx().images().empty() || dataset.idx().labels().empty()) {
+    return Bad(
+        absl::StrCat("data.", which, ".idx needs both images and labels"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveData(const std::string& path, job::Job* job) {
+  job::Data* data = job->mutable_data();
+  WEFT_RETURN_IF_ERROR(CheckIdx(data->train(), "train"));
+  if (data->has_eval()) WEFT_RETURN_IF_ERROR(CheckIdx(data->eval(), "eval"));
+  for (job::Dataset* set : {data->mutable_train(), data->mutable_eval()}) {
+    if (!set->has_idx()) continue;
+    job::Idx* idx = set->mutable_idx();
+    idx->set_images(Absolute(path, idx->images()));
+    idx->set_labels(Absolute(path, idx->labels()));
+  }
+  if (!data->eval().has_idx()) data->clear_eval();
+  if (!data->has_shuffle()) data->set_shuffle(true);
+  job::Normalize* normalize = data->mutable_normalize();
+  if (normalize->std() == 0) normalize->set_std(1);
+  if (!(normalize->std() > 0) || !std::isfinite(normalize->mean())) {
+    return Bad("data.normalize needs a finite mean and a std above 0");
+  }
+  if (data->prefetch() == 0) data->set_prefetch(2);
+  if (data->prefetch() > 64) {
+    return Bad(
+        absl::StrCat("data.prefetch is ", data->prefetch(), ", at most 64"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveModel(const std::string& path, job::Job* job) {
+  job::Model* model = job->mutable_model();
+  switch (model->kind_case()) {
+    case job::Model::kBuiltin:
+      return absl::OkStatus();
+    case job::Model::kGraphText:
+      if (model->graph_text().path().empty()) {
+        return Bad("model.graph_text needs a path");
+      }
+      model->mutable_graph_text()->set_path(
+          Absolute(path, model->graph_text().path()));
+      return absl::OkStatus();
+    case job::Model::KIND_NOT_SET:
+      break;
+  }
+  return Bad("the job names no model: model { builtin { name: \"mlp\" } }");
+}
+
+// Micro-batches and logical shards are two names for one number here.
+absl::Status ResolveBatch(job::Job* job) {
+  if (job->batch_size() == 0) job->set_batch_size(128);
+  uint32_t shards = job->logical_shards();
+  if ((shards & (shards - 1)) != 0) {
+    return Bad(absl::StrCat("logical_shards is ", shards,
+                            ", it must be a power of two"));
+  }
+  if (shards != 0) {
+    if (job->micro_batches() != 0 && job->micro_batches() != shards) {
+      return Bad(absl::StrCat("micro_batches is ", job->micro_batches(),
+                              " but logical_shards is ", shards,
+                              "; leave micro_batches unset"));
+    }
+    job->set_micro_batches(shards);
+  }
+  if (job->micro_batches() == 0) job->set_micro_batches(1);
+  if (job->batch_size() % job->micro_batches() != 0) {
+    return Bad(absl::StrCat(
+        "batch_size ", job->batch_size(), " is not a multiple of ",
+        shards ? "logical_shards " : "micro_batches ", job->micro_batches()));
+  }
+  if (job->epochs() != 0 && job->steps() != 0) {
+    return Bad(absl::StrCat("epochs (", job->epochs(), ") and steps (",
+                            job->steps(), ") are both set; choose one"));
+  }
+  if (job->epochs() == 0 && job->steps() == 0) job->set_epochs(1);
+  return absl::OkStatus();
+}
+
+absl::Status ResolveSchedule(job::Schedule* schedule) {
+  if (schedule->kind_case() == job::Schedule::KIND_NOT_SET) {
+    schedule->mutable_constant()->set_base(0.1f);
+  }
+  double base = 0;
+  if (schedule->has_constant()) base = schedule->constant().base();
+  if (schedule->has_cosine()) base = schedule->cosine().base();
+  if (schedule->has_step()) {
+    job::Step* step = schedule->mutable_step();
+    base = step->base();
+    if (step->step_size() == 0) {
+      return Bad("schedule.step needs a step_size above 0");
+    }
+    if (step->gamma() == 0) step->set_gamma(0.1f);
+  }
+  if (!(base > 0) || !std::isfinite(base)) {
+    return Bad(absl::StrCat("optimizer.schedule: base is ", base,
+                            ", it must be above 0"));
+  }
+  return absl::OkStatus();
+}
+
+void DefaultAdam(job::Adam* adam) {
+  if (!adam->has_beta1()) adam->set_beta1(0.9f);
+  if (!adam->has_beta2()) adam->set_beta2(0.999f);
+  if (!adam->has_epsilon()) adam->set_epsilon(1e-8f);
+}
+
+absl::Status ResolveOptimizer(job::Job* job) {
+  job::Optimizer* optimizer = job->mutable_optimizer();
+  if (optimizer->kind_case() == job::Optimizer::KIND_NOT_SET) {
+    optimizer->mutable_sgd()->set_momentum(0.9f);
+  }
+  if (optimizer->has_adam()) DefaultAdam(optimizer->mutable_adam());
+  if (optimizer->has_adamw()) DefaultAdam(optimizer->mutable_adamw());
+  if (optimizer->has_adagrad() && !optimizer->adagrad().has_epsilon()) {
+    optimizer->mutable_adagrad()->set_epsilon(1e-10f);
+  }
+  const job::Sgd& sgd = optimizer->sgd();
+  if (!(sgd.momentum() >= 0 && sgd.momentum() < 1)) {
+    return Bad(absl::StrCat("optimizer.sgd.momentum is ", sgd.momentum(),
+                            ", expected [0, 1)"));
+  }
+  if (sgd.nesterov() && sgd.momentum() == 0) {
+    return Bad("optimizer.sgd: nesterov needs a momentum");
+  }
+  if (!(optimizer->clip_norm() >= 0)) {
+    return Bad(absl::StrCat("optimizer.clip_norm is ", optimizer->clip_norm(),
+                            ", expected 0 (off) or more"));
+  }
+  return ResolveSchedule(optimizer->mutable_schedule());
+}
+
+// What the format has and this version does not do yet: refused, not ignored.
+absl::Status CheckSupported(const job::Job& job) {
+  if (job.precision().compute() != job::Precision::F32 ||
+      job.precision().wire() != job::Precision::F32) {
+    return Bad("precision: only F32 is available");
+  }
+  for (const job::Axis& axis : job.mesh().axis()) {
+    if (axis.size() > 1) {
+      return Bad(absl::StrCat("mesh axis '", axis.name(), "' has size ",
+                              axis.size(), "; this version runs one rank"));
+    }
+  }
+  if (job.sharding_size() > 0) {
+    return Bad(absl::StrCat("sharding of '", job.sharding(0).value(),
+                            "' needs a mesh of several ranks; this version "
+                            "runs one"));
+  }
+  if (!job.observe().http().empty()) {
+    return Bad("observe.http is not available");
+  }
+  return absl::OkStatus();
+}
+
+// "a.b.c" -> text of nested messages with `value` as the innermost field.
+absl::StatusOr<std::string> NestedText(absl::string_view path,
+                                       absl::string_view value,
+                                       absl::string_view origin) {
+  std::vector<std::string> parts = absl::StrSplit(path, '.');
+  const Descriptor* message = job::Job::descriptor();
+  std::string open, close;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const FieldDescriptor* field = message->FindFieldByName(parts[i]);
+    if (field == nullptr) {
+      return MakeError(ErrorCode::kUnknownField,
+                       absl::StrCat(origin, " ", path, ": no field '", parts[i],
+                                    "' in ", message->name(),
+                                    DidYouMean(parts[i], FieldNames(message))));
+    }
+    bool last = i + 1 == parts.size();
+    if (field->is_map() && i + 2 == parts.size()) {
+      return absl::StrCat(open, parts[i], " { key: \"",
+                          absl::CEscape(parts[i + 1]), "\" value: \"",
+                          absl::CEscape(value), "\" }", close);
+    }
+    bool is_message = field->type() == FieldDescriptor::TYPE_MESSAGE;
+    if (is_message == last) {
+      return MakeError(ErrorCode::kBadValue,
+                       absl::StrCat(origin, " ", path, ": '", parts[i],
+                                    last ? "' is a group of fields"
+                                         : "' has no fields of its own"));
+    }
+    if (!last) {
+      absl::StrAppend(&open, parts[i], " { ");
+      close.append(" }");
+      message = field->message_type();
+      continue;
+    }
+    std::string text(value);
+    if (field->type() == FieldDescriptor::TYPE_STRING) {
+      text = absl::StrCat("\"", absl::CEscape(value), "\"");
+    }
+    return absl::StrCat(open, parts[i], ": ", text, close);
+  }
+  return MakeError(ErrorCode::kBadValue, absl::StrCat(origin, ": empty path"));
+}
+
+}  // namespace
+
+absl::StatusOr<job::Job> ParseJob(absl::string_view name,
+                                  const std::string& text) {
+  JobErrors errors(name);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  job::Job job;
+  if (!parser.ParseFromString(text, &job)) return errors.status();
+  return job;
+}
+
+absl::Status SetField(absl::string_view assignment, absl::string_view origin,
+                      job::Job* job) {
+  std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(assignment, absl::MaxSplits('=', 1));
+  if (!absl::StrContains(assignment, '=') || parts.first.empty()) {
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat(origin, " '", assignment,
+                                  "': expected field=value, for example "
+                                  "optimizer.sgd.momentum=0.9"));
+  }
+  WEFT_ASSIGN_OR_RETURN(std::string text,
+                        NestedText(parts.first, parts.second, origin));
+  std::string name = absl::StrCat(origin, " ", assignment);
+  JobErrors errors(name);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  if (!parser.MergeFromString(text, job)) return errors.status();
+  return absl::OkStatus();
+}
+
+absl::Status ResolveJob(const std::string& path, job::Job* job) {
+  if (job->name().empty()) {
+    job->set_name(std::filesystem::path(path).stem().string());
+  }
+  for (char c : job->name()) {
+    if (c == '/' || c == '\0') {
+      return Bad(absl::StrCat("name '", absl::CEscape(job->name()),
+                              "' may not have a slash: it names a directory"));
+    }
+  }
+  WEFT_RETURN_IF_ERROR(ResolveModel(path, job));
+  WEFT_RETURN_IF_ERROR(ResolveData(path, job));
+  float smoothing = job->loss().softmax_cross_entropy().label_smoothing();
+  if (!(smoothing >= 0 && smoothing < 1)) {
+    return Bad(
+        absl::StrCat("label_smoothing is ", smoothing, ", expected [0, 1)"));
+  }
+  job->mutable_loss()->mutable_softmax_cross_entropy();
+  WEFT_RETURN_IF_ERROR(ResolveOptimizer(job));
+  WEFT_RETURN_IF_ERROR(ResolveBatch(job));
+  WEFT_RETURN_IF_ERROR(CheckSupported(*job));
+  if (job->devices().empty()) job->set_devices("cpu");
+  job::Eval* eval = job->mutable_eval();
+  if (!eval->has_every_epochs()) eval->set_every_epochs(1);
+  if (eval->metrics().empty()) eval->set_metrics("accuracy");
+  if (eval->metrics() != "accuracy") {
+    return Bad(absl::StrCat("eval.metrics is '", eval->metrics(),
+                            "'; there is: accuracy"));
+  }
+  job::Checkpoint* checkpoint = job->mutable_checkpoint();
+  if (!checkpoint->has_keep()) checkpoint->set_keep(3);
+  if (checkpoint->keep() < 2) {
+    return Bad(absl::StrCat("checkpoint.keep is ", checkpoint->keep(),
+                            "; at least 2 are kept"));
+  }
+  job::Guards* guards = job->mutable_guards();
+  if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
+  if (job->runtime().register_copies() > 64) {
+    return Bad("runtime.register_copies is above 64");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<job::Job> LoadJob(Os& os, const std::string& path,
+                                 const Environment& env,
+                                 const std::vector<std::string>& sets) {
+  absl::StatusOr<std::string> text = os.ReadFile(path, kMaxJobBytes);
+  if (!text.ok()) {
+    return MakeError(ErrorCode::kBadJob, text.status().message());
+  }
+  WEFT_ASSIGN_OR_RETURN(job::Job job, ParseJob(path, *text));
+  for (const WeftVariable& variable : WeftVariables()) {
+    std::optional<std::string> value = env.Get(std::string(variable.name));
+    if (variable.job_field.empty() || !value.has_value()) continue;
+    WEFT_RETURN_IF_ERROR(SetField(absl::StrCat(variable.job_field, "=", *value),
+                                  variable.name, &job));
+  }
+  for (const std::string& set : sets) {
+    WEFT_RETURN_IF_ERROR(SetField(set, "--set", &job));
+  }
+  WEFT_RETURN_IF_ERROR(Annotate(ResolveJob(path, &job), path));
+  return job;
+}
+
+std::string JobText(const job::Job& job) {
+  std::string text;
+  TextFormat::PrintToString(job, &text);
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+// The job: file, environment and flags made one checked message.
+//
+//   WEFT_ASSIGN_OR_RETURN(job::Job job,
+//       LoadJob(RealOs(), "job.txtpb", env, {"optimizer.sgd.momentum=0.9"}));
+//
+// Precedence: defaults < file < WEFT_ variables < --set. Every field of the
+// result is filled in, so its text form (resolved_job.txtpb) repeats the run.
+// Paths in the file are relative to the file.
+//
+// Errors: kUnknownField with place and "did you mean"; kBadValue for a value of
+// the wrong form, with place; kBadJob for fields that contradict each other or
+// ask for what this version does not do, naming both sides.
+//
+// Threading: thread-safe functions.
+#ifndef WEFT_TOOLS_WEFT_JOB_H_
+#define WEFT_TOOLS_WEFT_JOB_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/base/env.h"
+#include "core/base/os.h"
+#include "core/proto/job.pb.h"
+
+namespace weft {
+
+absl::StatusOr<job::Job> LoadJob(Os& os, const std::string& path,
+                                 const Environment& env,
+                                 const std::vector<std::string>& sets);
+
+// The parts of LoadJob, for tests and for tools that have the text already.
+
+// `name` stands for the file in messages ("job.txtpb:3:5: ...").
+absl::StatusOr<job::Job> ParseJob(absl::string_view name,
+                                  const std::string& text);
+
+// "optimizer.sgd.momentum=0.9", "model.builtin.args.hidden=256". `origin` is
+// for messages: "--set", "WEFT_SEED".
+absl::Status SetField(absl::string_view assignment, absl::string_view origin,
+                      job::Job* job);
+
+// Fills in defaults and checks; `path` makes file names absolute.
+absl::Status ResolveJob(const std::string& path, job::Job* job);
+
+std::string JobText(const job::Job& job);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_WEFT_JOB_H_
