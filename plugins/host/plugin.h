@@ -8,7 +8,8 @@
 // Load() runs no byte of a file before the file has passed every check that can
 // be made from outside (inspect.h has the list and the order). A plugin is
 // never unloaded, so a `const Plugin*` is good until the process ends, and
-// loading the same file again gives the same object, with the options of the first time.
+// loading the same file again gives the same object, with the options of the
+// first time.
 //
 // Threading: thread-safe.
 #ifndef WEFT_PLUGINS_HOST_PLUGIN_H_
