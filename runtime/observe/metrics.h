@@ -1,0 +1,59 @@
+// What a run reports of itself: one record per training step or evaluation,
+// kept as metrics.jsonl in the run directory (one JSON object a line) and shown
+// as progress.
+//
+//   {"step":120,"epoch":0.256,"loss":0.4321,"learning_rate":0.1}
+//   {"step":469,"epoch":1.0,"eval_loss":0.5012,"eval_accuracy":0.8211}
+//
+// Numbers are written so that they read back as the same double. A resumed run
+// continues the file: lines beyond the step it resumes from are cut off first,
+// so that a step never stands in the history twice.
+//
+// Threading: MetricsLog is thread-compatible; Flush() and Add() may be called
+// by different threads only with a lock around both (Trainer's sinks do).
+#ifndef WEFT_RUNTIME_OBSERVE_METRICS_H_
+#define WEFT_RUNTIME_OBSERVE_METRICS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/os.h"
+
+namespace weft::observe {
+
+struct MetricsRecord {
+  uint64_t step = 0;  // updates done, so the first step's record has 1
+  double epoch = 0;
+  std::vector<std::pair<std::string, double>> values;  // in this order
+};
+
+// One line, without the end of line. NaN and infinities are JSON null.
+std::string ToJson(const MetricsRecord& record);
+
+class MetricsLog {
+ public:
+  // Opens `path`, keeping the records of steps up to `from_step`.
+  // Errors: kWriteFailed.
+  static absl::StatusOr<std::unique_ptr<MetricsLog>> Open(
+      Os& os, const std::string& path, uint64_t from_step);
+
+  // Buffered: Flush() writes.
+  void Add(const MetricsRecord& record);
+  absl::Status Flush();
+
+ private:
+  MetricsLog(std::string path, std::unique_ptr<WritableFile> file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::string path_;
+  std::unique_ptr<WritableFile> file_;
+  std::string buffer_;
+};
+
+}  // namespace weft::observe
+
+#endif  // WEFT_RUNTIME_OBSERVE_METRICS_H_

@@ -1,0 +1,160 @@
+#include <cmath>
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "core/testing/fake_clock.h"
+#include "core/testing/faulty_os.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/observe/metrics.h"
+#include "runtime/observe/progress.h"
+#include "runtime/observe/run_directory.h"
+
+namespace weft::observe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Scratch() {
+  std::string dir =
+      JoinPath(std::getenv("TEST_TMPDIR"),
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  RealOs().RemoveAll(dir).IgnoreError();
+  EXPECT_TRUE(RealOs().MakeDirectories(dir).ok());
+  return dir;
+}
+
+MetricsRecord Record(uint64_t step, double loss) {
+  return {step, 0.5, {{"loss", loss}}};
+}
+
+TEST(MetricsTest, JsonReadsBackExactly) {
+  EXPECT_EQ(ToJson(Record(7, 0.25)),
+            "{\"step\":7,\"epoch\":0.5,\"loss\":0.25}");
+  EXPECT_EQ(ToJson(Record(7, std::nan(""))),
+            "{\"step\":7,\"epoch\":0.5,\"loss\":null}");
+  double third = 1.0 / 3;
+  EXPECT_THAT(ToJson(Record(1, third)), HasSubstr("0.33333333333333331"));
+  EXPECT_THAT(ToJson(Record(1, static_cast<float>(0.1))),
+              HasSubstr("0.100000001"));
+}
+
+TEST(MetricsTest, ResumingCutsOffLaterSteps) {
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  {
+    auto log = MetricsLog::Open(RealOs(), path, 0).value();
+    for (uint64_t step : {1, 2, 3}) log->Add(Record(step, 1));
+    ASSERT_TRUE(log->Flush().ok());
+  }
+  // A death in the middle of a line.
+  auto file = RealOs().Append(path).value();
+  ASSERT_TRUE(file->Append("{\"step\":4,\"ep").ok());
+  ASSERT_TRUE(file->Close().ok());
+  auto log = MetricsLog::Open(RealOs(), path, 2).value();
+  log->Add(Record(3, 9));
+  ASSERT_TRUE(log->Flush().ok());
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
+            ToJson(Record(1, 1)) + "\n" + ToJson(Record(2, 1)) + "\n" +
+                ToJson(Record(3, 9)) + "\n");
+}
+
+TEST(MetricsTest, AFullDiskIsAnError) {
+  FaultyOs os(RealOs());
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  auto log = MetricsLog::Open(os, path, 0).value();
+  os.FailAt(0, absl::ResourceExhaustedError("No space left on device"));
+  EXPECT_TRUE(log->Flush().ok());  // nothing to write
+  log->Add(Record(1, 1));
+  EXPECT_TRUE(IsError(log->Flush(), ErrorCode::kWriteFailed));
+}
+
+// What `progress` printed into a temporary file.
+std::string Printed(std::FILE* file) {
+  std::string out(4096, '\0');
+  std::rewind(file);
+  out.resize(std::fread(&out[0], 1, out.size(), file));
+  return out;
+}
+
+TEST(ProgressTest, ALineEveryTenSecondsInAFile) {
+  FakeClock clock;
+  std::FILE* file = std::tmpfile();
+  Progress progress(&clock, file, false, 1000, 100);
+  progress.Step(0, 0, 2);
+  clock.AdvanceSeconds(9);
+  progress.Step(90, 0.1, 1);
+  EXPECT_EQ(Printed(file), "");
+  clock.AdvanceSeconds(1);
+  progress.Step(100, 0.25, 0.5);
+  EXPECT_EQ(Printed(file),
+            "step 100/1000  epoch 0.25  loss 0.5000  1000 samples/s  "
+            "eta 1:30\n");
+  std::fclose(file);
+}
+
+TEST(ProgressTest, OneLineOnATerminalIsRewrittenAndCleared) {
+  FakeClock clock;
+  std::FILE* file = std::tmpfile();
+  Progress progress(&clock, file, true, 1000, 100);
+  progress.Step(0, 0, 2);
+  clock.AdvanceSeconds(1);
+  progress.Step(10, 0, 2);
+  progress.Clear();
+  progress.Clear();
+  std::string text = Printed(file);
+  EXPECT_THAT(text, testing::StartsWith("\r\033[Kstep 10/1000"));
+  EXPECT_THAT(text, testing::EndsWith("\r\033[K"));
+  EXPECT_THAT(text, Not(HasSubstr("\n")));
+  std::fclose(file);
+}
+
+TEST(ProgressTest, PausesDoNotCount) {
+  FakeClock clock;
+  std::FILE* file = std::tmpfile();
+  Progress progress(&clock, file, false, 1000, 1);
+  progress.Step(0, 0, 2);
+  progress.Pause();
+  clock.AdvanceSeconds(1000);
+  progress.Step(10, 0, 2);
+  EXPECT_EQ(Printed(file), "");
+  std::fclose(file);
+  EXPECT_EQ(FormatDuration(3723), "1:02:03");
+}
+
+TEST(RunDirectoryTest, NamesDoNotCollide) {
+  FakeClock clock(1'767'323'045'000'000'000);  // 2026-01-02 03:04:05
+  std::string base = Scratch();
+  RunDirectory a = RunDirectory::Create(RealOs(), clock, base, "job").value();
+  RunDirectory b = RunDirectory::Create(RealOs(), clock, base, "job").value();
+  EXPECT_EQ(a.path(), JoinPath(base, "job-20260102-030405"));
+  EXPECT_EQ(b.path(), JoinPath(base, "job-20260102-030405-2"));
+  ASSERT_TRUE(a.Write("x", "y").ok());
+  EXPECT_EQ(RealOs().ReadFile(a.File("x"), 9).value(), "y");
+  EXPECT_TRUE(RealOs().Exists(a.File("errors")));
+}
+
+TEST(RunDirectoryTest, FailuresAreTyped) {
+  FakeClock clock;
+  std::string base = JoinPath(Scratch(), "file");
+  ASSERT_TRUE(WriteFileAtomically(RealOs(), base, "").ok());
+  absl::Status status =
+      RunDirectory::Create(RealOs(), clock, base, "job").status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kUnwritableRunDir));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(base));
+}
+
+TEST(FailureTest, JsonHasWhatALauncherNeeds) {
+  FakeClock clock(1'767'323'045'000'000'000);
+  std::string json = FailureJson(
+      {MakeError(ErrorCode::kNotFinite, "loss is nan"), 3, 17}, clock);
+  for (const char* text :
+       {"\"code\": \"WEFT-6001\"", "\"message\": \"loss is nan\"",
+        "\"rank\": 3", "\"step\": 17", "\"exit_code\": 7",
+        "\"time\": \"2026-01-02T03:04:05Z\""}) {
+    EXPECT_THAT(json, HasSubstr(text));
+  }
+}
+
+}  // namespace
+}  // namespace weft::observe

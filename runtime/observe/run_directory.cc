@@ -1,0 +1,94 @@
+#include "runtime/observe/run_directory.h"
+
+#include <unistd.h>
+
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace weft::observe {
+namespace {
+
+std::tm Utc(Clock& clock) {
+  std::time_t seconds = clock.UnixNs() / 1'000'000'000;
+  std::tm tm{};
+  gmtime_r(&seconds, &tm);
+  return tm;
+}
+
+std::string Stamp(Clock& clock) {
+  std::tm tm = Utc(clock);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%d-%H%M%S", &tm);
+  return text;
+}
+
+absl::Status Unwritable(const std::string& path, const absl::Status& cause) {
+  return MakeError(
+      ErrorCode::kUnwritableRunDir,
+      absl::StrCat("run directory '", path, "': ", cause.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<RunDirectory> RunDirectory::Create(Os& os, Clock& clock,
+                                                  const std::string& base,
+                                                  absl::string_view name) {
+  std::string stem = JoinPath(base, absl::StrCat(name, "-", Stamp(clock)));
+  std::string path = stem;
+  for (int i = 2; os.Exists(path); ++i) path = absl::StrCat(stem, "-", i);
+  RunDirectory run(&os, path);
+  WEFT_RETURN_IF_ERROR(run.MakeFolders());
+  return run;
+}
+
+absl::StatusOr<RunDirectory> RunDirectory::Open(Os& os,
+                                                const std::string& path) {
+  RunDirectory run(&os, path);
+  WEFT_RETURN_IF_ERROR(run.MakeFolders());
+  return run;
+}
+
+absl::Status RunDirectory::MakeFolders() {
+  for (absl::string_view folder : {"logs", "errors", "trace", "ckpt"}) {
+    absl::Status status = os_->MakeDirectories(File(folder));
+    if (!status.ok()) return Unwritable(path_, status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunDirectory::Write(absl::string_view name,
+                                 absl::string_view bytes) {
+  absl::Status status = WriteFileAtomically(*os_, File(name), bytes);
+  if (status.ok()) return status;
+  return MakeError(ErrorCode::kWriteFailed, status.message());
+}
+
+std::string FailureJson(const Failure& failure, Clock& clock) {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  std::tm tm = Utc(clock);
+  char time[32];
+  std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &tm);
+  ErrorCode code = ErrorCodeOf(failure.status);
+  nlohmann::ordered_json json = {
+      {"code", ErrorName(code)},
+      {"title", std::string(ErrorTitle(code))},
+      {"message", std::string(failure.status.message())},
+      {"rank", failure.rank},
+      {"step", failure.step},
+      {"host", host},
+      {"time", time},
+      {"exit_code", ExitCodeOf(failure.status)},
+      {"page", absl::StrCat("docs/errors/", ErrorName(code), ".md")},
+  };
+  return json.dump(2, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace weft::observe

@@ -1,0 +1,63 @@
+// The directory of a run: everything that it leaves behind.
+//
+//   runs/fashion-mlp-20260102-030405/
+//     resolved_job.txtpb   plan.pb   metrics.jsonl
+//     logs/rank_00000.log  errors/rank_00000.json  trace/  ckpt/
+//
+// A run that fails writes errors/rank_N.json: code, message, rank, host, step,
+// time, exit code; a launcher reads it to say what came first.
+//
+// Threading: thread-compatible.
+#ifndef WEFT_RUNTIME_OBSERVE_RUN_DIRECTORY_H_
+#define WEFT_RUNTIME_OBSERVE_RUN_DIRECTORY_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/base/clock.h"
+#include "core/base/os.h"
+
+namespace weft::observe {
+
+class RunDirectory {
+ public:
+  // Makes `base`/<name>-<date>-<time>, with "-2" and so on behind it where that
+  // exists. kUnwritableRunDir names the path and the reason.
+  static absl::StatusOr<RunDirectory> Create(Os& os, Clock& clock,
+                                             const std::string& base,
+                                             absl::string_view name);
+
+  // An existing one, to resume in.
+  static absl::StatusOr<RunDirectory> Open(Os& os, const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string File(absl::string_view name) const {
+    return JoinPath(path_, name);
+  }
+
+  // Whole files, atomically. kWriteFailed.
+  absl::Status Write(absl::string_view name, absl::string_view bytes);
+
+ private:
+  RunDirectory(Os* os, std::string path) : os_(os), path_(std::move(path)) {}
+  absl::Status MakeFolders();
+
+  Os* os_;
+  std::string path_;
+};
+
+struct Failure {
+  absl::Status status;
+  uint32_t rank = 0;
+  uint64_t step = 0;  // updates that were done
+};
+
+// The text of errors/rank_N.json.
+std::string FailureJson(const Failure& failure, Clock& clock);
+
+}  // namespace weft::observe
+
+#endif  // WEFT_RUNTIME_OBSERVE_RUN_DIRECTORY_H_
