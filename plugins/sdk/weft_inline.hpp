@@ -102,10 +102,10 @@ class InlineDevice {
     if (kind != WEFT_MEM_DEVICE && kind != WEFT_MEM_HOST) {
       throw Error(WEFT_INVALID, "unknown kind of memory");
     }
-    alignment = std::max<uint64_t>(alignment, info_.alignment);
     if ((alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment) {
       throw Error(WEFT_INVALID, "alignment is not a power of two up to 2^30");
     }
+    alignment = std::max<uint64_t>(alignment, info_.alignment);
     const uint64_t limit = info_.memory_bytes;
     if (bytes > limit || bytes > UINT64_MAX - alignment) NoRoom(bytes);
     const uint64_t obtained =
