@@ -1,0 +1,333 @@
+#include "compiler/transforms/fuse_elementwise.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/transforms/rewrite.h"
+#include "core/base/status_macros.h"
+#include "core/graph/rates.h"
+#include "core/ops/fused.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMaxOperands = 16;
+constexpr int kMaxResults = 4;
+
+struct Region {
+  std::vector<int32_t> nodes;  // in topological order
+  DType dtype = DType::kInvalid;
+  int instructions = 0;
+  bool fusable = false;  // false: a node that takes part in no fusion
+};
+
+// The dtype that a region with this node has: its result's, or its operands'
+// where it gives a truth value; kInvalid where all of them are truth values.
+DType RegionDType(const OpView& op) {
+  if (op.output(0).dtype != DType::kBool) return op.output(0).dtype;
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    if (op.input(i).dtype != DType::kBool) return op.input(i).dtype;
+  }
+  return DType::kInvalid;
+}
+
+int CountInstructions(const OpView& op) {
+  FusedProgram program(op.num_inputs());
+  std::vector<int> operands(op.num_inputs());
+  for (int i = 0; i < op.num_inputs(); ++i) operands[i] = i;
+  program.AddNode(op, operands);
+  return static_cast<int>(program.instructions().size());
+}
+
+class Fuser {
+ public:
+  Fuser(Graph* graph, int max_instructions)
+      : graph_(*graph),
+        max_instructions_(std::min(max_instructions, kMaxFusedInstructions)) {}
+
+  absl::StatusOr<bool> Run();
+
+ private:
+  void Visit(const Node& node);
+  bool DrawInTruthValues(const Node& node);
+  bool CanJoin(const Node& from, const Node& node) const;
+  bool FitsTogether(int a, int b) const;
+  bool HasDetour(int from, int to) const;
+  void Merge(int from, int into);
+  void Predecessors(int region, std::vector<int>* out) const;
+
+  std::vector<Value> Operands(const std::vector<int32_t>& nodes) const;
+  std::vector<Value> Results(const std::vector<int32_t>& nodes) const;
+  absl::StatusOr<bool> Emit(const Region& region);
+  bool BuildProgram(const Region& region, bool inline_constants,
+                    std::vector<Value>* operands, AttrMap* attrs) const;
+
+  const Node& NodeOf(Value v) const { return *graph_.node(v); }
+  bool IsTruth(Value v) const { return graph_.type(v).dtype == DType::kBool; }
+
+  Graph& graph_;
+  int max_instructions_;
+  std::vector<Rate> rates_;
+  std::vector<int> position_;    // by node id, in topological order
+  std::vector<int> region_of_;   // by node id
+  std::vector<Region> regions_;  // by first member's visit; empty when merged
+};
+
+absl::StatusOr<bool> Fuser::Run() {
+  WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
+                        std::as_const(graph_).TopologicalOrder());
+  WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
+  position_.assign(graph_.id_bound(), 0);
+  region_of_.assign(graph_.id_bound(), -1);
+  for (size_t i = 0; i < order.size(); ++i) {
+    position_[order[i]->id()] = static_cast<int>(i);
+    region_of_[order[i]->id()] = static_cast<int>(i);
+    regions_.emplace_back();
+    regions_.back().nodes = {order[i]->id()};
+  }
+  for (const Node* node : order) Visit(*node);
+  bool changed = false;
+  for (const Region& region : regions_) {
+    if (region.nodes.size() < 2 || !region.fusable) continue;
+    WEFT_ASSIGN_OR_RETURN(bool emitted, Emit(region));
+    changed = changed || emitted;
+  }
+  return changed;
+}
+
+void Fuser::Visit(const Node& node) {
+  if (!node.schema().elementwise || !IsPure(node) || node.num_outputs() != 1 ||
+      HasControlEdges(graph_, node)) {
+    return;
+  }
+  OpView view = graph_.View(node);
+  DType dtype = RegionDType(view);
+  // Logic on truth values has any region's dtype.
+  if (!FusedProgram::CanHold(view,
+                             dtype == DType::kInvalid ? DType::kF32 : dtype)) {
+    return;
+  }
+  int own = region_of_[node.id()];
+  regions_[own].dtype = dtype;
+  regions_[own].instructions = CountInstructions(view);
+  regions_[own].fusable = regions_[own].instructions <= max_instructions_;
+  if (!DrawInTruthValues(node)) regions_[own].fusable = false;
+  // A truth value goes to its reader, not to its operands.
+  if (!regions_[own].fusable || IsTruth(node.output(0))) return;
+  for (Value v : node.inputs()) {
+    if (!v.valid() || IsTruth(v) || !CanJoin(NodeOf(v), node)) continue;
+    int from = region_of_[v.node];
+    int into = region_of_[node.id()];
+    if (from == into || !FitsTogether(from, into)) continue;
+    if (!HasDetour(from, into)) Merge(from, into);
+  }
+}
+
+// Truth values are no operands of weft.fused: each must be made inside.
+bool Fuser::DrawInTruthValues(const Node& node) {
+  for (Value v : node.inputs()) {
+    if (!v.valid() || !IsTruth(v)) continue;
+    if (!CanJoin(NodeOf(v), node)) return false;
+    for (const auto& [user, position] : graph_.Uses(v)) {
+      if (user != node.id()) return false;
+    }
+    int from = region_of_[v.node];
+    int into = region_of_[node.id()];
+    if (from == into) continue;
+    if (!FitsTogether(from, into) || HasDetour(from, into)) return false;
+    Merge(from, into);
+  }
+  return true;
+}
+
+bool Fuser::CanJoin(const Node& from, const Node& node) const {
+  return regions_[region_of_[from.id()]].fusable && SamePlacement(from, node) &&
+         from.output_type(0).shape == node.output_type(0).shape &&
+         rates_[from.id()] == rates_[node.id()];
+}
+
+bool Fuser::FitsTogether(int a, int b) const {
+  const Region& x = regions_[a];
+  const Region& y = regions_[b];
+  if (x.dtype != y.dtype && x.dtype != DType::kInvalid &&
+      y.dtype != DType::kInvalid) {
+    return false;
+  }
+  if (x.instructions + y.instructions > max_instructions_) return false;
+  std::vector<int32_t> both = x.nodes;
+  both.insert(both.end(), y.nodes.begin(), y.nodes.end());
+  return static_cast<int>(Operands(both).size()) <= kMaxOperands &&
+         static_cast<int>(Results(both).size()) <= kMaxResults;
+}
+
+void Fuser::Predecessors(int region, std::vector<int>* out) const {
+  for (int32_t id : regions_[region].nodes) {
+    const Node& node = *graph_.node(id);
+    for (Value v : node.inputs()) {
+      if (v.valid()) out->push_back(region_of_[v.node]);
+    }
+    for (int32_t from : node.control_inputs()) {
+      out->push_back(region_of_[from]);
+    }
+  }
+}
+
+// True where a path leads from region `from` to region `to` through a third
+// one: as one node the two would wait for themselves. Regions made so far have
+// none.
+bool Fuser::HasDetour(int from, int to) const {
+  absl::flat_hash_set<int> seen = {from, to};
+  std::vector<int> pending;
+  std::vector<int> before;
+  Predecessors(to, &before);
+  for (int region : before) {
+    if (seen.insert(region).second) pending.push_back(region);
+  }
+  while (!pending.empty()) {
+    before.clear();
+    Predecessors(pending.back(), &before);
+    pending.pop_back();
+    for (int region : before) {
+      if (region == from) return true;
+      if (seen.insert(region).second) pending.push_back(region);
+    }
+  }
+  return false;
+}
+
+void Fuser::Merge(int from, int into) {
+  Region& a = regions_[from];
+  Region& b = regions_[into];
+  for (int32_t id : a.nodes) region_of_[id] = into;
+  b.nodes.insert(b.nodes.end(), a.nodes.begin(), a.nodes.end());
+  std::sort(b.nodes.begin(), b.nodes.end(), [this](int32_t x, int32_t y) {
+    return position_[x] < position_[y];
+  });
+  b.instructions += a.instructions;
+  if (b.dtype == DType::kInvalid) b.dtype = a.dtype;
+  a = Region();
+}
+
+// Values that the nodes read and do not make, in the order of first use.
+std::vector<Value> Fuser::Operands(const std::vector<int32_t>& nodes) const {
+  absl::flat_hash_set<int32_t> inside(nodes.begin(), nodes.end());
+  absl::flat_hash_set<Value> seen;
+  std::vector<Value> operands;
+  for (int32_t id : nodes) {
+    for (Value v : graph_.node(id)->inputs()) {
+      if (inside.contains(v.node) || !seen.insert(v).second) continue;
+      operands.push_back(v);
+    }
+  }
+  return operands;
+}
+
+// Values that the nodes make and others read.
+std::vector<Value> Fuser::Results(const std::vector<int32_t>& nodes) const {
+  absl::flat_hash_set<int32_t> inside(nodes.begin(), nodes.end());
+  std::vector<Value> results;
+  for (int32_t id : nodes) {
+    Value v = graph_.node(id)->output(0);
+    for (const auto& [user, position] : graph_.Uses(v)) {
+      if (inside.contains(user)) continue;
+      results.push_back(v);
+      break;
+    }
+  }
+  return results;
+}
+
+// False where the operands left do not have the region's shape.
+bool Fuser::BuildProgram(const Region& region, bool inline_constants,
+                         std::vector<Value>* operands, AttrMap* attrs) const {
+  std::vector<std::pair<Value, double>> constants;
+  operands->clear();
+  Shape shape;
+  for (Value v : Operands(region.nodes)) {
+    double value = 0;
+    if (inline_constants && graph_.type(v).shape.num_elements() == 1 &&
+        IsSplat(graph_, v, &value)) {
+      constants.emplace_back(v, value);
+      continue;
+    }
+    operands->push_back(v);
+    absl::StatusOr<Shape> wider = BroadcastShapes(shape, graph_.type(v).shape);
+    if (!wider.ok()) return false;
+    shape = *wider;
+  }
+  if (operands->empty() ||
+      shape != graph_.node(region.nodes[0])->output_type(0).shape) {
+    return false;
+  }
+  FusedProgram program(static_cast<int>(operands->size()));
+  absl::flat_hash_map<Value, int> codes;
+  for (size_t i = 0; i < operands->size(); ++i) {
+    codes[(*operands)[i]] = static_cast<int>(i);
+  }
+  for (const auto& [v, value] : constants) codes[v] = program.Constant(value);
+  for (int32_t id : region.nodes) {
+    const Node& node = *graph_.node(id);
+    std::vector<int> arguments;
+    for (Value v : node.inputs()) arguments.push_back(codes.at(v));
+    int code = program.AddNode(graph_.View(node), arguments);
+    codes[node.output(0)] = code;
+  }
+  for (Value v : Results(region.nodes)) program.outputs.push_back(codes.at(v));
+  *attrs = program.ToAttrs();
+  return !program.instructions().empty();
+}
+
+absl::StatusOr<bool> Fuser::Emit(const Region& region) {
+  std::vector<Value> results = Results(region.nodes);
+  if (results.empty()) return false;
+  for (Value v : results) {
+    if (IsTruth(v)) return false;
+  }
+  std::vector<Value> operands;
+  AttrMap attrs;
+  if (!BuildProgram(region, /*inline_constants=*/true, &operands, &attrs) &&
+      !BuildProgram(region, /*inline_constants=*/false, &operands, &attrs)) {
+    return false;
+  }
+  const Node& last = NodeOf(results.back());
+  std::vector<std::string> names;
+  for (int32_t id : region.nodes) names.push_back(graph_.node(id)->name());
+  WEFT_ASSIGN_OR_RETURN(
+      Node * fused,
+      graph_.Add("weft.fused", absl::StrCat(last.name(), "/fused"), operands,
+                 std::move(attrs), static_cast<int>(results.size())));
+  fused->device = last.device;
+  fused->stage = last.stage;
+  fused->provenance.push_back(
+      absl::StrCat("fuse_elementwise: ", absl::StrJoin(names, ", ")));
+  for (size_t i = 0; i < results.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(
+        graph_.ReplaceUses(results[i], fused->output(static_cast<int>(i))));
+  }
+  for (auto it = region.nodes.rbegin(); it != region.nodes.rend(); ++it) {
+    WEFT_RETURN_IF_ERROR(graph_.Remove(*it));
+  }
+  return true;
+}
+
+class FuseElementwisePass : public Pass {
+ public:
+  absl::string_view Name() const override { return "fuse_elementwise"; }
+  absl::StatusOr<bool> Run(Graph& graph, PassContext& context) override {
+    return Fuser(&graph, context.settings.max_fused).Run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> CreateFuseElementwisePass() {
+  return std::make_unique<FuseElementwisePass>();
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// "fuse_elementwise": makes regions of elementwise ops into single weft.fused
+// nodes (core/ops/fused.h), which read and write memory once.
+//
+// A *region* is a set of pure elementwise nodes, connected by data edges, that
+// have one result shape, one dtype (f32 or f64; bool values stay inside), one
+// device, stage and rate, and through which no path leads out and in again.
+// Operands from outside broadcast; Constants of one element become part of the
+// program. A region has at most PassSettings.max_fused instructions, 16
+// operands and 4 results.
+//
+// Regions grow greedily: nodes are visited in topological order, and each joins
+// the regions of its operands, the first operand first, as long as all of this
+// holds. A truth value is drawn into the region of its only reader.
+//
+// Not fused: nodes in the control order; regions of a single node. Rounding is
+// that of the ops one by one: a kernel rounds after each instruction to the
+// dtype.
+#ifndef WEFT_COMPILER_TRANSFORMS_FUSE_ELEMENTWISE_H_
+#define WEFT_COMPILER_TRANSFORMS_FUSE_ELEMENTWISE_H_
+
+#include <memory>
+
+#include "compiler/pass/pass.h"
+
+namespace weft {
+
+std::unique_ptr<Pass> CreateFuseElementwisePass();
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_TRANSFORMS_FUSE_ELEMENTWISE_H_

@@ -1,0 +1,46 @@
+// Training or evaluation: gives the ops that differ between the two their form.
+//
+//   WEFT_RETURN_IF_ERROR(SetMode(&graph, Mode::kTrain, seed));
+//
+// | op of the model                        | kTrain                        |
+// kEval   |
+// |----------------------------------------|-------------------------------|---------|
+// | Dropout                                | weft.DropoutTraining          |
+// removed | | Dropout {ratio: 0}                     | removed | removed | |
+// BatchNormalization over weft.Variable  | weft.BatchNormTraining, and   |
+// stays   | |   statistics, training_mode 0          | weft.EmaUpdate of each
+// one    |         |
+//
+// Dropout's random numbers are keyed by `seed` and a hash of the user's name of
+// the node, and drawn anew for each micro-batch: its counter is a weft.Counter
+// of the micro rate, one for the whole graph. Running statistics follow ONNX:
+// running = running * momentum + batch * (1 - momentum), with the biased
+// variance. The updates read the statistics of one micro-batch; whoever splits
+// a step into micro-batches averages them (weft.EmaUpdate, operand 1).
+//
+// BatchNormalization with constant or computed statistics keeps its form, and
+// so does one with training_mode 1. Run it before autodiff.
+//
+// Threading: thread-compatible.
+#ifndef WEFT_COMPILER_TRANSFORMS_SET_MODE_H_
+#define WEFT_COMPILER_TRANSFORMS_SET_MODE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "compiler/pass/pass.h"
+#include "core/graph/graph.h"
+
+namespace weft {
+
+enum class Mode { kTrain, kEval };
+
+absl::Status SetMode(Graph* graph, Mode mode, uint64_t seed);
+
+// "set_mode": as PassSettings.training and .seed say.
+std::unique_ptr<Pass> CreateSetModePass();
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_TRANSFORMS_SET_MODE_H_
