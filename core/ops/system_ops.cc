@@ -1,8 +1,230 @@
+// Sources, state, sinks and movement: ops that become actors of their own kind,
+// and the learning rate schedule.
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/ops/expr.h"
 #include "core/ops/families.h"
-#include "core/ops/schema.h"
+#include "core/ops/infer.h"
+#include "core/ops/system_attrs.h"
 
 namespace weft {
+namespace {
 
-void RegisterSystemOps(OpRegistry* registry) {}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+OpSchema MakeActor(OpId id, Arity inputs, std::vector<AttrSpec> attrs,
+                   OpSchema::InferFn infer) {
+  OpSchema schema(id);
+  schema.inputs = inputs;
+  schema.attrs = std::move(attrs);
+  schema.infer = std::move(infer);
+  schema.effect = OpEffect::kStateful;
+  return schema;
+}
+
+// --- Sources ---------------------------------------------------------------
+
+absl::Status InferCounter(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
+  *out = {{DType::kI64, {2}}};
+  return absl::OkStatus();
+}
+
+// The type that attributes `dtype` and `shape` spell out.
+absl::Status InferDeclared(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_ASSIGN_OR_RETURN(Shape shape, ShapeAttr(op, "shape"));
+  if (DTypeSize(op.Type("dtype")) == 0) {
+    return op.Error(ErrorCode::kBadAttribute, "attribute 'dtype' is no dtype");
+  }
+  *out = {{op.Type("dtype"), shape}};
+  return absl::OkStatus();
+}
+
+absl::Status InferVariable(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(
+      RequireOneOf(op, "role", {"parameter", "optimizer", "statistic"}));
+  WEFT_RETURN_IF_ERROR(RequireFlag(op, "trainable"));
+  WEFT_RETURN_IF_ERROR(
+      RequireOneOf(op, "init", {"zeros", "constant", "uniform", "normal"}));
+  bool random = op.String("init") == "uniform" || op.String("init") == "normal";
+  if (random && !IsFloat(op.Type("dtype"))) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    absl::StrCat("init \"", op.String("init"),
+                                 "\" needs a float dtype, got ",
+                                 DTypeName(op.Type("dtype"))));
+  }
+  return InferDeclared(op, out);
+}
+
+absl::Status InferConstant(const OpView& op, std::vector<TensorType>* out) {
+  const TensorType& type = op.Get("value").tensor().type();
+  if (type.dtype == DType::kInvalid) {
+    return op.Error(ErrorCode::kBadAttribute, "attribute 'value' is empty");
+  }
+  *out = {type};
+  return absl::OkStatus();
+}
+
+absl::Status InferDataSource(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_ASSIGN_OR_RETURN(*out, DataSourceTypes(op));
+  return absl::OkStatus();
+}
+
+void RegisterSources(OpRegistry* registry) {
+  auto required = [](const char* name, AttrKind kind) {
+    return AttrSpec::Required(name, kind);
+  };
+  AttrSpec dtype = required("dtype", AttrKind::kDType);
+  AttrSpec shape = required("shape", AttrKind::kInts);
+
+  registry->Add(MakeActor(OpId::kCounter, {0, 0},
+                          {AttrSpec::Default("rate", "step")}, InferCounter));
+  registry->Add(MakeActor(
+      OpId::kVariable, {0, 0},
+      {dtype, shape, AttrSpec::Default("role", "parameter"),
+       AttrSpec::Default("trainable", 1), AttrSpec::Default("init", "zeros"),
+       AttrSpec::Default("value", 0.0), AttrSpec::Default("low", 0.0),
+       AttrSpec::Default("high", 1.0), AttrSpec::Default("mean", 0.0),
+       AttrSpec::Default("scale", 1.0)},
+      InferVariable));
+  registry->Add(MakeActor(OpId::kInput, {0, 0}, {dtype, shape}, InferDeclared));
+
+  OpSchema data = MakeActor(
+      OpId::kDataSource, {0, 0},
+      {required("source", AttrKind::kString),
+       required("dtypes", AttrKind::kInts), required("ranks", AttrKind::kInts),
+       required("dims", AttrKind::kInts)},
+      InferDataSource);
+  data.outputs = {1, kVariadic};
+  registry->Add(std::move(data));
+
+  OpSchema constant(OpId::kConstant);  // pure: may be merged and folded
+  constant.attrs = {required("value", AttrKind::kTensor)};
+  constant.infer = InferConstant;
+  constant.gradient = ZeroGradient;
+  registry->Add(std::move(constant));
+}
+
+// --- Sinks and movement ----------------------------------------------------
+
+void RegisterMovers(OpRegistry* registry) {
+  OpSchema output = MakeActor(
+      OpId::kOutput, {1, 1}, {AttrSpec::Required("name", AttrKind::kString)},
+      [](const OpView& op, std::vector<TensorType>* out) {
+        return absl::OkStatus();
+      });
+  output.outputs = {0, 0};
+  registry->Add(std::move(output));
+
+  OpSchema copy = MakeActor(OpId::kCopy, {1, 1}, {}, SameAsInput);
+  copy.gradient = [](const GradientContext& g) {
+    return std::vector<Value>{g.output_grads[0]};
+  };
+  registry->Add(std::move(copy));
+
+  OpSchema accumulate = MakeActor(
+      OpId::kAccumulate, {1, 1}, {AttrSpec::Required("count", AttrKind::kInt)},
+      [](const OpView& op, std::vector<TensorType>* out) {
+        WEFT_RETURN_IF_ERROR(RequireNumeric(op, 0));
+        WEFT_RETURN_IF_ERROR(RequireRange(op, "count", 1, kInfinity));
+        return SameAsInput(op, out);
+      });
+  accumulate.cost = [](const OpView& op) {
+    return Cost{OutputElements(op), BytesMoved(op).bytes};
+  };
+  registry->Add(std::move(accumulate));
+}
+
+// --- Learning rate ---------------------------------------------------------
+
+absl::Status InferLearningRate(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(RequireCounter(op, 0));
+  WEFT_RETURN_IF_ERROR(
+      RequireOneOf(op, "schedule", {"constant", "step", "cosine"}));
+  const std::string& schedule = op.String("schedule");
+  WEFT_RETURN_IF_ERROR(RequireRange(op, "warmup_steps", 0, kInfinity));
+  if (schedule == "step") {
+    WEFT_RETURN_IF_ERROR(RequireRange(op, "step_size", 1, kInfinity));
+    WEFT_RETURN_IF_ERROR(RequireRange(op, "gamma", 0, kInfinity));
+  }
+  if (schedule == "cosine" && op.Int("total_steps") <= op.Int("warmup_steps")) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    absl::StrCat("total_steps (", op.Int("total_steps"),
+                                 ") must be above warmup_steps (",
+                                 op.Int("warmup_steps"), ")"));
+  }
+  *out = {{DType::kF32, Shape()}};
+  return absl::OkStatus();
+}
+
+// cos(pi p) for p in [0, 1]: the sine of x = pi (1/2 - p) by its Taylor series,
+// whose term x^23 / 23! is below the rounding of a double.
+Expr CosPi(const Expr& p) {
+  Expr x = M_PI * (0.5 - p);
+  Expr square = x * x;
+  Expr sum = x.Like(1);
+  for (int n = 20; n >= 2; n -= 2) {
+    sum = 1.0 - sum * (square * (1.0 / (n * (n + 1))));
+  }
+  return x * sum;
+}
+
+std::vector<Value> DecomposeLearningRate(const OpView& op,
+                                         absl::Span<const Value> inputs,
+                                         NodeEmitter& emit) {
+  const std::string& schedule = op.String("schedule");
+  double base = op.Float("base");
+  Expr count = Apply(
+      "weft.StridedCopy", {Expr(emit, inputs[0])},
+      {{"shape", std::vector<int64_t>{}}, {"strides", std::vector<int64_t>{}}});
+  Expr step = Cast(count, DType::kF64);
+  auto warmup = static_cast<double>(op.Int("warmup_steps"));
+  Expr rate = step.Like(base);
+  if (schedule == "step") {
+    Expr drops = count / static_cast<double>(op.Int("step_size"));
+    rate = base * Apply("Pow", {step.Like(op.Float("gamma")),
+                                Cast(drops, DType::kF64)});
+  } else if (schedule == "cosine") {
+    double length = static_cast<double>(op.Int("total_steps")) - warmup;
+    Expr progress = (step - warmup) / length;
+    progress = Apply("Min", {progress, progress.Like(1)});
+    progress = Apply("Max", {progress, progress.Like(0)});
+    double final_rate = op.Float("final");
+    rate = final_rate + (base - final_rate) * (0.5 * (1.0 + CosPi(progress)));
+  }
+  if (warmup > 0) {
+    Expr warm = base * (step + 1.0) / warmup;
+    rate = Where(Apply("Less", {step, step.Like(warmup)}), warm, rate);
+  }
+  return {Cast(rate, DType::kF32)};
+}
+
+OpSchema MakeLearningRate() {
+  OpSchema schema(OpId::kLearningRate);
+  schema.inputs = {1, 1};
+  schema.attrs = {AttrSpec::Default("schedule", "constant"),
+                  AttrSpec::Required("base", AttrKind::kFloat),
+                  AttrSpec::Default("warmup_steps", 0),
+                  AttrSpec::Default("total_steps", 0),
+                  AttrSpec::Default("step_size", 0),
+                  AttrSpec::Default("gamma", 0.1),
+                  AttrSpec::Default("final", 0.0)};
+  schema.infer = InferLearningRate;
+  schema.gradient = ZeroGradient;
+  schema.decompose = DecomposeLearningRate;
+  return schema;
+}
+
+}  // namespace
+
+void RegisterSystemOps(OpRegistry* registry) {
+  RegisterSources(registry);
+  RegisterMovers(registry);
+  registry->Add(MakeLearningRate());
+}
 
 }  // namespace weft

@@ -1,56 +1,12 @@
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <type_traits>
-
 #include "core/base/status_macros.h"
 #include "core/ops/fused.h"
 #include "core/ops/scalar.h"
 #include "core/reference/evaluators.h"
+#include "core/reference/integers.h"
 
 namespace weft {
 namespace reference {
 namespace {
-
-// `bits` as the dtype's two's complement value: how integers wrap around.
-double Wrap(DType dtype, uint64_t bits) {
-  switch (dtype) {
-    case DType::kI8:
-      return static_cast<int8_t>(bits);
-    case DType::kU8:
-      return static_cast<uint8_t>(bits);
-    case DType::kI16:
-      return static_cast<int16_t>(bits);
-    case DType::kI32:
-      return static_cast<int32_t>(bits);
-    default:
-      return static_cast<double>(static_cast<int64_t>(bits));
-  }
-}
-
-// Integer arithmetic is exact modulo 2^n, which double is not.
-double IntegerValue(OpId id, DType dtype, double a, double b) {
-  auto x = static_cast<int64_t>(a);
-  auto y = static_cast<int64_t>(b);
-  auto ux = static_cast<uint64_t>(x);
-  auto uy = static_cast<uint64_t>(y);
-  switch (id) {
-    case OpId::kAdd:
-      return Wrap(dtype, ux + uy);
-    case OpId::kSub:
-      return Wrap(dtype, ux - uy);
-    case OpId::kMul:
-      return Wrap(dtype, ux * uy);
-    case OpId::kDiv:  // towards zero
-      return y == 0 ? 0 : Wrap(dtype, static_cast<uint64_t>(x / y));
-    case OpId::kNeg:
-      return Wrap(dtype, -ux);
-    case OpId::kAbs:
-      return Wrap(dtype, x < 0 ? -ux : ux);
-    default:
-      return ScalarValue(id, a, b);
-  }
-}
 
 // Applies `f(a, b, c)` over the broadcast of up to three operands.
 template <typename F>
