@@ -1,0 +1,107 @@
+#include "compiler/compile.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/check/check.h"
+#include "compiler/emit/emit.h"
+#include "compiler/memory/registers.h"
+#include "compiler/order/order.h"
+#include "compiler/partition/partition.h"
+#include "compiler/placement/capability_cache.h"
+#include "compiler/placement/device_names.h"
+#include "compiler/placement/placement.h"
+#include "compiler/rates/rates.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/graph/verify.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_file.h"
+#include "core/plan/print.h"
+
+namespace weft {
+namespace {
+
+absl::Status CheckDevices(absl::Span<const plan::Device> devices) {
+  if (devices.empty()) {
+    return MakeError(ErrorCode::kDeviceNotFound,
+                     "no devices were given; the first must be the host");
+  }
+  if (!HostSees(devices[0])) {
+    return MakeError(
+        ErrorCode::kDeviceNotFound,
+        absl::StrCat("device 0, '", devices[0].name(),
+                     "', must be the host: inline and host-mapped"));
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (devices[i].name() != devices[j].name()) continue;
+      return MakeError(
+          ErrorCode::kBadValue,
+          absl::StrCat("device '", devices[i].name(), "' is given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Dump(const CompileOptions& options, absl::string_view step,
+          absl::string_view text) {
+  if (options.dump) options.dump(step, text);
+}
+
+}  // namespace
+
+absl::StatusOr<plan::Plan> Compile(const Graph& graph,
+                                   const CompileOptions& options,
+                                   const StateLayout& state,
+                                   CapabilityOracle& oracle) {
+  WEFT_RETURN_IF_ERROR(CheckDevices(options.devices));
+  WEFT_RETURN_IF_ERROR(VerifyGraph(graph));
+  CapabilityCache cache(&oracle);
+
+  PlacementOptions placing;
+  placing.devices = options.devices;
+  placing.strict = options.strict;
+  WEFT_ASSIGN_OR_RETURN(placing.default_device,
+                        FindDevice(options.devices, options.default_device));
+  WEFT_ASSIGN_OR_RETURN(Placement placement,
+                        PlaceNodes(graph.Clone(), placing, state, &cache));
+  Dump(options, "placement", ToString(placement, options.devices));
+
+  WEFT_ASSIGN_OR_RETURN(RateTable rates,
+                        ClassifyRates(placement.graph, options.micro_batches));
+  WEFT_ASSIGN_OR_RETURN(Partition parts,
+                        PartitionGraph(placement, rates, options.devices));
+  OrderOptions ordering;
+  ordering.register_copies = options.register_copies;
+  ordering.launch_order_seed = options.launch_order_seed;
+  ordering.max_chain_ops = options.max_chain_ops;
+  WEFT_ASSIGN_OR_RETURN(Schedule schedule, OrderWorks(parts, ordering));
+  Dump(options, "order", ToString(parts, schedule));
+
+  EmitOptions emitting;
+  emitting.program = options.program;
+  emitting.graph = graph.name();
+  emitting.devices = options.devices;
+  emitting.estimate = options.estimate;
+  WEFT_ASSIGN_OR_RETURN(plan::Plan plan,
+                        EmitPlan(parts, schedule, state, emitting));
+  WEFT_RETURN_IF_ERROR(PlaceRegisters(&plan));
+  plan.set_capabilities(cache.Digest());
+  plan.set_hash(plan::PlanHash(plan));
+  Dump(options, "plan", plan::PrintPlan(plan));
+
+  WEFT_RETURN_IF_ERROR(plan::Validate(plan));
+  WEFT_RETURN_IF_ERROR(check::CheckPlan(plan));
+  return plan;
+}
+
+absl::StatusOr<plan::Plan> Compile(const Graph& graph,
+                                   const CompileOptions& options,
+                                   CapabilityOracle& oracle) {
+  WEFT_ASSIGN_OR_RETURN(StateLayout state, PlanState({&graph}, options.devices,
+                                                     options.default_device));
+  return Compile(graph, options, state, oracle);
+}
+
+}  // namespace weft

@@ -1,0 +1,121 @@
+#include "compiler/order/acts.h"
+
+#include "compiler/order/linear.h"
+
+namespace weft {
+namespace {
+
+// Before, then micro-batch by micro-batch, then after; a shared phase when
+// something needs it.
+std::vector<int> BySections(absl::Span<const Unit> units,
+                            absl::Span<const UnitEdge> edges,
+                            const std::vector<bool>& phases,
+                            int micro_batches) {
+  std::vector<std::vector<int>> needs(units.size());
+  for (const UnitEdge& e : edges) {
+    if (phases[e.from]) needs[e.to].push_back(e.from);
+  }
+  std::vector<int> order;
+  std::vector<bool> placed(units.size(), false);
+  auto place_section = [&](Section section) {
+    for (size_t u = 0; u < units.size(); ++u) {
+      if (units[u].section != section || phases[u]) continue;
+      for (int phase : needs[u]) {
+        if (placed[phase]) continue;
+        placed[phase] = true;
+        order.push_back(phase);
+      }
+      order.push_back(static_cast<int>(u));
+    }
+  };
+  place_section(Section::kBefore);
+  for (int k = 0; k < micro_batches; ++k) place_section(Section::kMicro);
+  place_section(Section::kAfter);
+  return order;
+}
+
+// Any topological order of the acts.
+class RandomOrder {
+ public:
+  RandomOrder(absl::Span<const Unit> units, absl::Span<const UnitEdge> edges)
+      : units_(units) {
+    for (const Unit& unit : units) {
+      first_.push_back(num_acts_);
+      num_acts_ += unit.acts;
+    }
+    next_.resize(num_acts_);
+    missing_.resize(num_acts_, 0);
+    for (size_t u = 0; u < units.size(); ++u) {
+      for (int k = 0; k + 1 < units[u].acts; ++k) {
+        Edge(first_[u] + k, first_[u] + k + 1);
+      }
+    }
+    for (const UnitEdge& e : edges) AddActs(e);
+  }
+
+  std::vector<int> Run(uint64_t seed) {
+    std::vector<int> owner(num_acts_);
+    for (size_t u = 0; u < units_.size(); ++u) {
+      for (int k = 0; k < units_[u].acts; ++k) {
+        owner[first_[u] + k] = static_cast<int>(u);
+      }
+    }
+    std::vector<int> ready;
+    for (int a = 0; a < num_acts_; ++a) {
+      if (missing_[a] == 0) ready.push_back(a);
+    }
+    std::vector<int> order;
+    while (!ready.empty()) {
+      seed = Mix(seed);
+      size_t pick = seed % ready.size();
+      int act = ready[pick];
+      ready.erase(ready.begin() + static_cast<int64_t>(pick));
+      order.push_back(owner[act]);
+      for (int s : next_[act]) {
+        if (--missing_[s] == 0) ready.push_back(s);
+      }
+    }
+    return order;
+  }
+
+ private:
+  void Edge(int from, int to) {
+    next_[from].push_back(to);
+    ++missing_[to];
+  }
+
+  void AddActs(const UnitEdge& e) {
+    const int from_acts = units_[e.from].acts;
+    const int to_acts = units_[e.to].acts;
+    if (from_acts == to_acts) {
+      for (int k = 0; k < to_acts; ++k) {
+        Edge(first_[e.from] + k, first_[e.to] + k);
+        // The copy that act k read is free for act k + copies.
+        if (e.copies > 0 && k + e.copies < from_acts) {
+          Edge(first_[e.to] + k, first_[e.from] + k + e.copies);
+        }
+      }
+    } else {
+      // Held from its only act on, or complete with its last.
+      Edge(first_[e.from] + from_acts - 1, first_[e.to]);
+    }
+  }
+
+  absl::Span<const Unit> units_;
+  int num_acts_ = 0;
+  std::vector<int> first_;
+  std::vector<std::vector<int>> next_;
+  std::vector<int> missing_;
+};
+
+}  // namespace
+
+std::vector<int> OrderActs(absl::Span<const Unit> units,
+                           absl::Span<const UnitEdge> edges,
+                           const std::vector<bool>& phases, int micro_batches,
+                           uint64_t seed) {
+  if (seed == 0) return BySections(units, edges, phases, micro_batches);
+  return RandomOrder(units, edges).Run(seed);
+}
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+#include "compiler/order/linear.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+
+namespace weft {
+namespace {
+
+using Kind = Work::Kind;
+// Section, class, position, work: smaller goes first.
+using Key = std::tuple<int, int, uint64_t, int>;
+
+Key KeyOf(const Partition& parts, int w, uint64_t seed) {
+  const Work& work = parts.works[w];
+  int klass = 2;
+  if (work.kind == Kind::kShared) klass = 0;
+  if (work.kind == Kind::kSource) klass = 1;
+  uint64_t position = seed == 0 ? static_cast<uint64_t>(work.rank)
+                                : Mix(seed ^ Mix(static_cast<uint64_t>(w)));
+  return {static_cast<int>(work.section), klass, position, w};
+}
+
+// Walks back from any work that is not done until one repeats.
+absl::Status CycleError(const Partition& parts, const std::vector<bool>& done) {
+  int w = 0;
+  while (done[w]) ++w;
+  std::vector<int> path;
+  std::vector<int> seen(parts.works.size(), -1);
+  while (seen[w] < 0) {
+    seen[w] = static_cast<int>(path.size());
+    path.push_back(w);
+    for (int p : PredecessorsOf(parts, w)) {
+      if (!done[p]) {
+        w = p;
+        break;
+      }
+    }
+  }
+  std::string names;
+  for (size_t i = seen[w]; i < path.size(); ++i) {
+    absl::StrAppend(&names, "'", parts.works[path[i]].name, "' waits for ");
+  }
+  absl::StrAppend(&names, "'", parts.works[w].name, "'");
+  return MakeError(
+      ErrorCode::kBadGraph,
+      absl::StrCat("no order of acts is possible: ", names,
+                   " (an update waits for all that read the old value; copy "
+                   "the value first where it is needed later)"));
+}
+
+}  // namespace
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+absl::StatusOr<std::vector<int>> LinearOrder(const Partition& parts,
+                                             uint64_t seed) {
+  const int n = static_cast<int>(parts.works.size());
+  std::vector<int> missing(n, 0);
+  std::vector<std::vector<int>> next(n);
+  std::set<Key> ready;
+  for (int w = 0; w < n; ++w) {
+    for (int p : PredecessorsOf(parts, w)) {
+      next[p].push_back(w);
+      ++missing[w];
+    }
+    if (missing[w] == 0) ready.insert(KeyOf(parts, w, seed));
+  }
+  std::vector<int> order;
+  std::vector<bool> done(n, false);
+  while (!ready.empty()) {
+    int w = std::get<3>(*ready.begin());
+    ready.erase(ready.begin());
+    order.push_back(w);
+    done[w] = true;
+    for (int s : next[w]) {
+      if (--missing[s] == 0) ready.insert(KeyOf(parts, s, seed));
+    }
+  }
+  if (static_cast<int>(order.size()) < n) return CycleError(parts, done);
+  return order;
+}
+
+}  // namespace weft

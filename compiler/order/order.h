@@ -1,0 +1,77 @@
+// Order: works become tasks, and the acts of one period get one linear order,
+// of which each ordered stream's launch order is a part.
+//
+//   WEFT_ASSIGN_OR_RETURN(Schedule schedule,
+//                         OrderWorks(parts, options));
+//   schedule.orders[stream];   // acts of a period, as task indices
+//
+// Chains. Successive kernels of one stream that act equally often become one
+// task; its inner values are scratch. A kernel joins the open chain of its
+// stream if all that it waits for outside the chain comes before the chain's
+// first kernel in the linear order: then no cycle can arise, because every edge
+// between tasks leads forward in the order of their first kernels. A chain ends
+// after a kernel whose result leaves the stream (a copy, another stream), so
+// that nobody waits for the rest of the chain; and updates of state are tasks
+// of their own.
+//
+// Order. Works of the section "before", then all works for micro-batch 0, 1,
+// ... and then the section "after"; a variable's shared phase just before its
+// first reader. With a launch_order_seed: any topological order of the acts
+// that respects data, control and credits. Executing the acts one by one in the
+// linear order is a legal run of the protocol, and the protocol is persistent,
+// so no plan made from it can block.
+//
+// Threading: free functions, thread-safe; Schedule is a value.
+#ifndef WEFT_COMPILER_ORDER_ORDER_H_
+#define WEFT_COMPILER_ORDER_ORDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/partition/partition.h"
+
+namespace weft {
+
+struct OrderOptions {
+  int register_copies = 2;
+  uint64_t launch_order_seed = 0;
+  int max_chain_ops = 128;
+};
+
+// One task to be.
+struct TaskDraft {
+  // kCompute: a chain, in order. A variable: its phases, shared first. Others:
+  // one work.
+  std::vector<int> works;
+  int stream = 0;
+  int acts = 1;  // of a period; a variable's phases are one act each
+};
+
+struct Schedule {
+  std::vector<TaskDraft> tasks;  // by first act in the linear order
+  std::vector<int> task_of;      // by work
+  // By buffer: how many copies its register has, if it gets one.
+  std::vector<int> copies;
+  // By stream: the acts of a period as task indices; empty if not ordered.
+  std::vector<std::vector<uint32_t>> orders;
+};
+
+// True where `work` must come after `before` by an edge that neither data nor
+// the order of their common stream implies: it needs a control register.
+bool NeedsControlRegister(const Partition& parts, const Schedule& schedule,
+                          int before, int work);
+
+// Errors: kBadGraph names the nodes of a cycle (for example two updates, each
+// of which reads what the other replaces).
+absl::StatusOr<Schedule> OrderWorks(const Partition& parts,
+                                    const OrderOptions& options);
+
+// One line a task, in order: "cpu:0/compute x4: fc1, relu, fc2".
+std::string ToString(const Partition& parts, const Schedule& schedule);
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_ORDER_ORDER_H_
