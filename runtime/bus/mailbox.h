@@ -1,8 +1,8 @@
 // What other threads send to a worker: many producers, one consumer.
 //
-//   Mailbox<Message> box(bound);        // `bound` from the plan, allocated once
-//   box.Push(m); word.Post();           // any thread
-//   box.Drain([&](const Message& m) { ... });   // the owner
+//   Mailbox<Message> box(bound);        // `bound` from the plan, allocated
+//   once box.Push(m); word.Post();           // any thread box.Drain([&](const
+//   Message& m) { ... });   // the owner
 //
 // A message and its sequence number share one cache line, so a spinning owner
 // sees a message after a single transfer between cores. Producers only meet on
@@ -40,8 +40,8 @@ class Mailbox {
     uint32_t place = tail_.fetch_add(1, std::memory_order_relaxed);
     Slot& slot = slots_[place & mask_];
     // Free for this round: the owner has taken what lay here before.
-    if (__builtin_expect(
-            slot.sequence.load(std::memory_order_acquire) != place, 0)) {
+    if (__builtin_expect(slot.sequence.load(std::memory_order_acquire) != place,
+                         0)) {
       LOG(FATAL) << "a mailbox sized from the plan overflowed";
     }
     slot.item = item;

@@ -1,0 +1,169 @@
+// The memory of a session: where every register of every program lies.
+//
+// A device gets at most three allocations, all made once by Allocate():
+//   state      shared by all programs, addressed by logical name;
+//   overlay    activations, scratch and accumulators of the program that runs;
+//              programs lie over each other, so it is as large as the largest;
+//   constants  of all programs, filled by Allocate().
+// Before that each program reserves its place:
+//
+//   SessionMemory memory(devices);
+//   WEFT_ASSIGN_OR_RETURN(const ProgramMemory* train, memory.Reserve(plan));
+//   WEFT_RETURN_IF_ERROR(memory.Allocate());
+//   Spot spot = train->RegisterSpot(reg, tensor_offset);
+//   weft_place place = spot.At(copy);
+//
+// What was allocated is what the plans say, byte for byte: PlannedBytes() is
+// what the device's own counter shows afterwards.
+//
+// Threading: thread-compatible; read-only, and so thread-safe, after
+// Allocate(). Ownership: borrows the devices; frees its memory when destroyed,
+// when no device works on it any more.
+#ifndef WEFT_RUNTIME_REGISTERS_MEMORY_H_
+#define WEFT_RUNTIME_REGISTERS_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/proto/plan.pb.h"
+#include "core/types/dtype.h"
+#include "plugins/host/device.h"
+
+namespace weft::runtime {
+
+// One allocation on a device.
+struct Block {
+  Device* device = nullptr;
+  uint64_t bytes = 0;
+  weft_mem mem = 0;      // 0: not allocated yet, or empty
+  char* host = nullptr;  // null where the host cannot reach it
+};
+
+// Where tensors of all copies of one register lie. Copy k is at
+//   offset + (k / slices) * copy_stride + (k % slices) * slice_stride.
+struct Spot {
+  const Block* block = nullptr;
+  uint64_t offset = 0;
+  uint64_t copy_stride = 0;
+  uint64_t slice_stride = 0;
+  uint32_t slices = 1;  // copies of an alias within one copy of its memory
+
+  uint64_t OffsetOf(uint32_t copy) const {
+    if (slices == 1) return offset + copy * copy_stride;
+    return offset + copy / slices * copy_stride + copy % slices * slice_stride;
+  }
+  // True where all copies lie at one place.
+  bool Fixed() const { return copy_stride == 0 && slice_stride == 0; }
+  // For an access by the device that owns the block.
+  weft_place At(uint32_t copy) const {
+    return AtDevice(block->mem, OffsetOf(copy));
+  }
+  // For an access through the host. Pre-condition: block->host != nullptr.
+  char* HostAt(uint32_t copy) const { return block->host + OffsetOf(copy); }
+};
+
+struct StateEntry {
+  std::string name;
+  int device = 0;       // index in the session
+  uint64_t offset = 0;  // in the state block
+  uint64_t bytes = 0;
+  DType dtype = DType::kInvalid;
+  std::vector<int64_t> dims;
+};
+
+class SessionMemory;
+
+// The part of one program.
+class ProgramMemory {
+ public:
+  // `tensor_offset` is within the register. Control registers have no spot:
+  // pre-condition is that the register has tensors.
+  Spot RegisterSpot(uint32_t reg, uint64_t tensor_offset) const;
+  Spot ScratchSpot(uint32_t stream, uint64_t offset) const;
+  Spot PrivateSpot(uint32_t plan_device, uint64_t offset) const;
+  Spot ConstantSpot(uint32_t constant) const;
+
+  // The session's device for one of the plan's.
+  Device* device(uint32_t plan_device) const;
+
+ private:
+  friend class SessionMemory;
+  struct Region {
+    const Block* block = nullptr;
+    uint64_t base = 0;
+  };
+  const plan::Plan* plan_ = nullptr;  // of the program; outlives this
+  std::vector<Device*> devices_;
+  std::vector<Region> arenas_;
+  std::vector<Region> constants_;
+  std::map<uint32_t, Region> scratch_;  // by stream
+  std::map<uint32_t, Region> private_;  // by the plan's device
+};
+
+class SessionMemory {
+ public:
+  explicit SessionMemory(std::vector<Device*> devices);
+  ~SessionMemory();
+  SessionMemory(const SessionMemory&) = delete;
+  SessionMemory& operator=(const SessionMemory&) = delete;
+
+  // `plan` has passed validation, and outlives the session's memory. Errors:
+  // kDeviceNotFound; kBadPlan where state differs from what another program
+  // says, or where it needs more than was allocated already.
+  absl::StatusOr<const ProgramMemory*> Reserve(const plan::Plan& plan);
+
+  // Allocates what is not allocated yet, fills constants. May be called again
+  // after later reservations, which then must fit into what is there.
+  absl::Status Allocate();
+
+  // By the session's device index.
+  uint64_t PlannedBytes(int device) const;
+
+  const std::map<std::string, StateEntry>& states() const { return states_; }
+  // Copies between the host and a state at rest, waiting for the device.
+  absl::Status ReadState(const StateEntry& state, absl::Span<char> out);
+  absl::Status WriteState(const StateEntry& state, absl::Span<const char> data);
+
+ private:
+  struct PerDevice {
+    Device* device = nullptr;
+    Block state, overlay, constants;
+    uint64_t constants_filled = 0;
+    std::unique_ptr<Stream> stream;  // for state and constants; made when used
+  };
+  struct PendingConstant {
+    int device = 0;
+    uint64_t offset = 0;
+    const std::string* data = nullptr;
+  };
+
+  absl::StatusOr<std::vector<int>> MatchDevices(const plan::Plan& plan) const;
+  absl::Status ReserveArenas(const plan::Plan& plan,
+                             const std::vector<int>& device_of,
+                             ProgramMemory* program);
+  absl::Status ReserveConstants(const plan::Plan& plan,
+                                const std::vector<int>& device_of,
+                                ProgramMemory* program);
+  absl::Status ReserveStates(const plan::Plan& plan,
+                             const std::vector<int>& device_of);
+  absl::Status Grow(Block* block, uint64_t bytes, const char* what);
+  absl::Status AllocateBlock(Block* block);
+  absl::StatusOr<Stream*> StreamOf(int device);
+  absl::Status CopyState(const StateEntry& state, char* host, uint64_t bytes,
+                         bool write);
+
+  std::vector<std::unique_ptr<PerDevice>> devices_;
+  std::vector<std::unique_ptr<ProgramMemory>> programs_;
+  std::vector<PendingConstant> pending_;
+  std::map<std::string, StateEntry> states_;
+};
+
+}  // namespace weft::runtime
+
+#endif  // WEFT_RUNTIME_REGISTERS_MEMORY_H_

@@ -1,0 +1,220 @@
+#include "runtime/session/control.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "glog/logging.h"
+
+namespace weft::runtime {
+
+using actor::Message;
+using actor::MessageKind;
+
+namespace {
+
+// How long workers have to say who waits for what.
+constexpr uint64_t kReportNs = 200'000'000;
+constexpr uint64_t kLongestWaitNs = 1'000'000'000;
+
+Message Stop() {
+  Message message;
+  message.kind = MessageKind::kStop;
+  return message;
+}
+
+}  // namespace
+
+Control::Control(Program* program,
+                 const std::vector<std::unique_ptr<WorkerThread>>& threads,
+                 FutexWord* word, const SessionOptions& options,
+                 const std::atomic<bool>* stop)
+    : program_(*program),
+      threads_(threads),
+      word_(*word),
+      options_(options),
+      stop_(stop),
+      finished_(program->workers().size(), 0),
+      left_(program->workers().size(), false),
+      reported_(program->workers().size(), false) {}
+
+absl::StatusOr<uint64_t> Control::Run(uint64_t first_step, uint64_t periods) {
+  first_ = program_.periods_done;
+  end_ = first_ + periods;
+  lease_ = first_;
+  progress_ns_ = NowNs();
+  next_report_ns_ = progress_ns_ + options_.stall_report_ns;
+  for (size_t w = 0; w < finished_.size(); ++w) {
+    Worker& worker = *program_.workers()[w];
+    finished_[w] = worker.has_actors() ? first_ : ~uint64_t{0};
+    worker.Begin(first_step);
+    threads_[w]->Start(&worker);
+  }
+  ExtendLease();
+  while (left_count_ < left_.size()) {
+    uint32_t n = program_.control_box()->Drain(
+        [this](const Message& message) { OnMessage(message); });
+    ExtendLease();
+    if (left_count_ == left_.size()) break;
+    if (n == 0) WaitForMessages();
+    CheckProgress();
+    if (stuck_) break;
+  }
+  return Result();
+}
+
+absl::StatusOr<uint64_t> Control::Result() const {
+  if (!cause_.ok()) return cause_;
+  for (const auto& worker : program_.workers()) {
+    if (!worker->failure().ok()) return worker->failure();
+  }
+  program_.periods_done = lease_;
+  return lease_ - first_;
+}
+
+uint64_t Control::SlowestFinished() const {
+  uint64_t slowest = ~uint64_t{0};
+  for (uint64_t f : finished_) slowest = std::min(slowest, f);
+  return slowest == ~uint64_t{0} ? lease_ : slowest;
+}
+
+void Control::Broadcast(const Message& message) {
+  for (size_t w = 0; w < left_.size(); ++w) {
+    if (!left_[w]) program_.ports()[w].Send(message);
+  }
+}
+
+// A longer lease where work is wanted, else the end once all is done.
+void Control::ExtendLease() {
+  if (stopping_ || aborting_) return;
+  const uint64_t slowest = SlowestFinished();
+  stop_seen_ = stop_ != nullptr && stop_->load();
+  if (!stop_seen_) {
+    uint64_t lease = std::min(end_, slowest + options_.periods_in_flight + 1);
+    if (lease > lease_) {
+      lease_ = lease;
+      for (size_t w = 0; w < finished_.size(); ++w) {
+        if (!program_.workers()[w]->has_actors()) continue;
+        program_.ports()[w].Send(Message::Start(lease_));
+      }
+      return;
+    }
+  }
+  if (slowest < lease_) return;
+  stopping_ = true;
+  Broadcast(Stop());
+}
+
+void Control::OnMessage(const Message& message) {
+  const size_t w = message.reg;
+  switch (message.kind) {
+    case MessageKind::kFinished:
+      finished_[w] = std::max(finished_[w], message.sequence);
+      progress_ns_ = NowNs();
+      next_report_ns_ = progress_ns_ + options_.stall_report_ns;
+      break;
+    case MessageKind::kStop:
+      if (left_[w]) break;
+      left_[w] = true;
+      ++left_count_;
+      break;
+    case MessageKind::kAbort:
+      Abort(program_.workers()[w]->failure());
+      break;
+    case MessageKind::kStart:
+      reported_[w] = true;
+      FinishReports();
+      break;
+    default:
+      break;
+  }
+}
+
+void Control::Abort(absl::Status cause) {
+  if (cause_.ok()) cause_ = std::move(cause);
+  if (aborting_) return;
+  aborting_ = true;
+  deadline_ns_ = NowNs() + 2 * options_.drain_ns;
+  Broadcast(Message::Abort(actor::ActorId{}));
+}
+
+void Control::WaitForMessages() {
+  const uint64_t now = NowNs();
+  uint64_t until = now + kLongestWaitNs;
+  if (deadline_ns_ != 0) until = std::min(until, deadline_ns_);
+  if (reports_until_ns_ != 0) until = std::min(until, reports_until_ns_);
+  if (!aborting_) {
+    until = std::min(until, next_report_ns_);
+    if (options_.stall_abort_ns != 0) {
+      until = std::min(until, progress_ns_ + options_.stall_abort_ns);
+    }
+  }
+  const uint32_t seen = word_.Announce();
+  const bool news = stop_ != nullptr && !stopping_ && !aborting_ &&
+                    stop_->load() != stop_seen_;
+  if (program_.control_box()->Empty() && !news && until > now) {
+    word_.SleepFor(seen, until - now);
+  }
+  word_.Awake();
+}
+
+void Control::CheckProgress() {
+  const uint64_t now = NowNs();
+  if (deadline_ns_ != 0 && now >= deadline_ns_) {
+    for (size_t w = 0; w < left_.size(); ++w) {
+      if (left_[w]) continue;
+      LOG(ERROR) << "worker " << w << " does not come back; it is "
+                 << program_.workers()[w]->CurrentAct();
+    }
+    stuck_ = true;
+    return;
+  }
+  if (reports_until_ns_ != 0 && now >= reports_until_ns_) FinishReports();
+  if (aborting_) return;
+  if (now >= next_report_ns_) AskForReports();
+  if (options_.stall_abort_ns != 0 &&
+      now >= progress_ns_ + options_.stall_abort_ns) {
+    Abort(MakeError(ErrorCode::kInternal,
+                    absl::StrCat("program '", program_.name(),
+                                 "' has not finished a period in ",
+                                 options_.stall_abort_ns / 1'000'000, " ms")));
+  }
+}
+
+void Control::AskForReports() {
+  const uint64_t now = NowNs();
+  next_report_ns_ = now + options_.stall_report_ns;
+  reports_until_ns_ = now + kReportNs;
+  std::fill(reported_.begin(), reported_.end(), false);
+  for (size_t w = 0; w < left_.size(); ++w) {
+    if (!left_[w]) program_.workers()[w]->RequestReport();
+  }
+}
+
+// When all have answered, or time is up, with what there is.
+void Control::FinishReports() {
+  if (reports_until_ns_ == 0) return;
+  const bool late = NowNs() >= reports_until_ns_;
+  std::string text = absl::StrCat(
+      "program '", program_.name(), "' has not finished a period for ",
+      (NowNs() - progress_ns_) / 1'000'000, " ms; ", SlowestFinished() - first_,
+      " of ", end_ - first_, " done");
+  for (size_t w = 0; w < left_.size(); ++w) {
+    if (reported_[w]) {
+      absl::StrAppend(&text, "\n", program_.workers()[w]->TakeReport());
+    } else if (!left_[w]) {
+      if (!late) return;
+      absl::StrAppend(&text, "\nworker ", w, ": ",
+                      program_.workers()[w]->CurrentAct());
+    }
+  }
+  reports_until_ns_ = 0;
+  if (options_.on_stall) {
+    options_.on_stall(text);
+  } else {
+    LOG(WARNING) << text;
+  }
+}
+
+}  // namespace weft::runtime

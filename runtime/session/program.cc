@@ -1,0 +1,149 @@
+#include "runtime/session/program.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/actor/actor.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/plan/actor_spec.h"
+#include "runtime/execute/op_desc.h"
+
+namespace weft::runtime {
+
+absl::StatusOr<Stream*> StreamPool::Get(Device* device, uint32_t worker,
+                                        uint32_t n, FutexWord* word) {
+  std::unique_ptr<Stream>& stream = streams_[{device, worker, n}];
+  if (stream == nullptr) {
+    // The token is the word that HostHooks::notify wakes.
+    WEFT_ASSIGN_OR_RETURN(
+        stream,
+        device->OpenStream(/*priority=*/0, reinterpret_cast<uintptr_t>(word)));
+  }
+  return stream.get();
+}
+
+absl::StatusOr<std::unique_ptr<Program>> Program::Load(const plan::Plan& plan,
+                                                       const Bindings& bindings,
+                                                       uint32_t first_index,
+                                                       SessionMemory* memory) {
+  std::unique_ptr<Program> program(new Program());
+  program->plan_ = std::make_unique<plan::Plan>(plan);
+  program->bindings_ = bindings;
+  program->first_index_ = first_index;
+  WEFT_ASSIGN_OR_RETURN(plan::PlanView view,
+                        plan::PlanView::Create(program->plan_.get()));
+  program->view_ = std::make_unique<plan::PlanView>(std::move(view));
+  WEFT_ASSIGN_OR_RETURN(program->memory_, memory->Reserve(*program->plan_));
+  WEFT_RETURN_IF_ERROR(program->OpenKernels(*program->memory_));
+  return program;
+}
+
+absl::Status Program::OpenKernels(const ProgramMemory& memory) {
+  std::vector<const std::string*> node_of(
+      static_cast<size_t>(plan_->kernels_size()), nullptr);
+  for (const plan::Task& task : plan_->tasks()) {
+    for (const plan::Op& op : task.ops()) {
+      if (node_of[op.kernel()] == nullptr) node_of[op.kernel()] = &op.node();
+    }
+  }
+  kernels_.resize(node_of.size());
+  for (size_t k = 0; k < node_of.size(); ++k) {
+    if (node_of[k] == nullptr) continue;
+    const plan::Kernel& kernel = plan_->kernels(static_cast<int>(k));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OpDesc> desc, DescribeKernel(kernel));
+    absl::StatusOr<std::unique_ptr<Kernel>> opened =
+        memory.device(kernel.device())->OpenKernel(desc->desc());
+    if (!opened.ok()) {
+      return Annotate(
+          opened.status(),
+          absl::StrCat("node '", *node_of[k], "' of program '", name(), "'"));
+    }
+    kernels_[k] = *std::move(opened);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Prepare(const Resources& resources) {
+  if (!workers_.empty()) return absl::OkStatus();
+  const uint32_t count = plan_->workers();
+  std::vector<actor::ActorTable> tables;
+  // Every worker reports FINISHED for periods under way, and little else.
+  control_box_ = std::make_unique<Mailbox<actor::Message>>(uint64_t{count} *
+                                                           kControlMessages);
+  for (uint32_t w = 0; w < count; ++w) {
+    plan::ActorSpecOptions options;
+    options.first_index = first_index_;
+    options.worker = w;
+    WEFT_ASSIGN_OR_RETURN(actor::TableSpec spec,
+                          plan::PlanToActorSpec(*view_, options));
+    WEFT_ASSIGN_OR_RETURN(actor::ActorTable table,
+                          actor::ActorTable::Create(spec));
+    boxes_.push_back(std::make_unique<Mailbox<actor::Message>>(
+        table.queue_bound() + kControlMessages));
+    ports_.push_back({boxes_.back().get(), resources.words[w]});
+  }
+  std::vector<WorkerTrace*> traces(count, nullptr);
+  if (resources.trace != nullptr) {
+    traces = resources.trace->AddProgram(*plan_);
+  }
+  for (uint32_t w = 0; w < count; ++w) {
+    absl::Status made = MakeWorker(w, resources, traces[w]);
+    if (!made.ok()) {
+      workers_.clear();
+      return made;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::MakeWorker(uint32_t number, const Resources& resources,
+                                 WorkerTrace* trace) {
+  plan::ActorSpecOptions options;
+  options.first_index = first_index_;
+  options.worker = number;
+  WEFT_ASSIGN_OR_RETURN(actor::TableSpec spec,
+                        plan::PlanToActorSpec(*view_, options));
+  WEFT_ASSIGN_OR_RETURN(actor::ActorTable table,
+                        actor::ActorTable::Create(spec));
+  Executor::Environment environment;
+  environment.plan = plan_.get();
+  environment.memory = memory_;
+  environment.bindings = &bindings_;
+  for (const auto& kernel : kernels_) {
+    environment.kernels.push_back(kernel.get());
+  }
+  std::map<uint32_t, uint32_t> ordinal;  // by the plan's device
+  for (const plan::Stream& stream : plan_->streams()) {
+    Stream* opened = nullptr;
+    if (stream.worker() == number) {
+      WEFT_ASSIGN_OR_RETURN(
+          opened, resources.streams->Get(memory_->device(stream.device()),
+                                         number, ordinal[stream.device()]++,
+                                         resources.words[number]));
+    }
+    environment.streams.push_back(opened);
+  }
+  std::vector<uint32_t> tasks;
+  for (uint32_t i = 0; i < table.size(); ++i) {
+    tasks.push_back(table.id(i).index() - first_index_);
+  }
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executor> executor,
+                        Executor::Create(environment, tasks));
+  Worker::Config config;
+  config.number = number;
+  config.view = view_.get();
+  config.first_index = first_index_;
+  config.executor = executor.get();
+  config.streams = environment.streams;
+  config.ports = ports_;
+  config.control = {control_box_.get(), resources.control_word};
+  config.spin_ns = resources.spin_ns;
+  config.drain_ns = resources.drain_ns;
+  config.trace = trace;
+  executors_.push_back(std::move(executor));
+  workers_.push_back(std::make_unique<Worker>(config, std::move(table)));
+  return absl::OkStatus();
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,212 @@
+#include "runtime/session/session.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "glog/logging.h"
+#include "runtime/registers/memory.h"
+#include "runtime/session/control.h"
+#include "runtime/session/program.h"
+#include "runtime/session/worker_thread.h"
+
+namespace weft::runtime {
+
+struct Session::Impl {
+  std::vector<Device*> devices;
+  SessionOptions options;
+  std::unique_ptr<SessionMemory> memory;
+  std::unique_ptr<StreamPool> streams;
+  std::vector<std::unique_ptr<WorkerThread>> threads;
+  std::map<std::string, std::unique_ptr<Program>, std::less<>> programs;
+  FutexWord control_word;
+  std::atomic<bool> stop{false};
+  absl::Status broken;
+  bool stuck = false;       // a worker did not come back
+  uint32_t next_index = 0;  // ActorId::index() of the next program's task 0
+  bool prepared = false;
+
+  absl::Status Prepare();
+  uint64_t SpinNs() const;
+};
+
+uint64_t Session::Impl::SpinNs() const {
+  if (options.spin_ns != SessionOptions::kAutoSpin) return options.spin_ns;
+  return threads.size() > UsableCores() ? 0 : 20'000;
+}
+
+// Memory for all programs, then everything that needs addresses.
+absl::Status Session::Impl::Prepare() {
+  if (prepared) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(memory->Allocate());
+  uint32_t workers = 0;
+  for (auto& [name, program] : programs) {
+    workers = std::max(workers, program->view().proto().workers());
+  }
+  while (threads.size() < workers) {
+    threads.push_back(std::make_unique<WorkerThread>(threads.size()));
+  }
+  Program::Resources resources;
+  resources.streams = streams.get();
+  for (auto& thread : threads) resources.words.push_back(thread->word());
+  resources.control_word = &control_word;
+  resources.spin_ns = SpinNs();
+  resources.drain_ns = options.drain_ns;
+  resources.trace = options.trace;
+  for (auto& [name, program] : programs) {
+    WEFT_RETURN_IF_ERROR(program->Prepare(resources));
+  }
+  prepared = true;
+  return absl::OkStatus();
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session::~Session() {
+  if (!impl_->stuck) return;
+  // A thread still runs in there: its memory must stay.
+  LOG(ERROR) << "a worker never came back; its session is not freed";
+  (void)impl_.release();
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(
+    std::vector<Device*> devices, const SessionOptions& options) {
+  if (devices.empty()) {
+    return MakeError(ErrorCode::kDeviceNotFound, "a session without devices");
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->devices = devices;
+  impl->options = options;
+  impl->options.periods_in_flight =
+      std::min(options.periods_in_flight, kMaxPeriodsInFlight);
+  impl->memory = std::make_unique<SessionMemory>(std::move(devices));
+  impl->streams = std::make_unique<StreamPool>();
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+absl::Status Session::LoadProgram(const plan::Plan& plan,
+                                  const Bindings& bindings) {
+  Impl& s = *impl_;
+  WEFT_RETURN_IF_ERROR(s.broken);
+  if (s.programs.count(plan.program()) != 0) {
+    return MakeError(
+        ErrorCode::kBadPlan,
+        absl::StrCat("program '", plan.program(), "' is loaded already"));
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Program> program,
+      Program::Load(plan, bindings, s.next_index, s.memory.get()));
+  s.next_index += static_cast<uint32_t>(plan.tasks_size());
+  s.programs.emplace(plan.program(), std::move(program));
+  s.prepared = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Session::Run(absl::string_view program,
+                                      uint64_t first_step, uint64_t periods,
+                                      const RunOptions& run) {
+  Impl& s = *impl_;
+  WEFT_RETURN_IF_ERROR(s.broken);
+  auto at = s.programs.find(program);
+  if (at == s.programs.end()) {
+    std::vector<std::string> names;
+    for (auto& [name, p] : s.programs) names.push_back(name);
+    return MakeError(ErrorCode::kInternal,
+                     absl::StrCat("no program '", program,
+                                  "'; loaded: ", absl::StrJoin(names, ", ")));
+  }
+  if (periods == 0 || (!run.ignore_stop && s.stop.load())) return 0;
+  WEFT_RETURN_IF_ERROR(s.Prepare());
+  Control control(at->second.get(), s.threads, &s.control_word, s.options,
+                  run.ignore_stop ? nullptr : &s.stop);
+  absl::StatusOr<uint64_t> done = control.Run(first_step, periods);
+  if (!done.ok()) s.broken = done.status();
+  if (control.stuck()) {
+    s.stuck = true;
+    for (auto& thread : s.threads) thread->Abandon();
+  }
+  return done;
+}
+
+void Session::RequestStop() {
+  impl_->stop.store(true);
+  impl_->control_word.Post();
+}
+
+void Session::ClearStop() { impl_->stop.store(false); }
+
+bool Session::stop_requested() const { return impl_->stop.load(); }
+
+std::vector<StateInfo> Session::States() const {
+  std::vector<StateInfo> result;
+  for (const auto& [name, state] : impl_->memory->states()) {
+    StateInfo info;
+    info.name = name;
+    info.device = impl_->devices[static_cast<size_t>(state.device)]->Name();
+    info.dtype = state.dtype;
+    info.dims = state.dims;
+    info.bytes = state.bytes;
+    result.push_back(std::move(info));
+  }
+  return result;
+}
+
+namespace {
+
+absl::StatusOr<const StateEntry*> FindState(const SessionMemory& memory,
+                                            absl::string_view name) {
+  auto at = memory.states().find(std::string(name));
+  if (at == memory.states().end()) {
+    return MakeError(ErrorCode::kInternal,
+                     absl::StrCat("no state '", name, "' in this session"));
+  }
+  return &at->second;
+}
+
+}  // namespace
+
+absl::Status Session::ReadState(absl::string_view name, absl::Span<char> out) {
+  WEFT_RETURN_IF_ERROR(impl_->broken);
+  WEFT_RETURN_IF_ERROR(impl_->Prepare());
+  WEFT_ASSIGN_OR_RETURN(const StateEntry* state,
+                        FindState(*impl_->memory, name));
+  return impl_->memory->ReadState(*state, out);
+}
+
+absl::Status Session::WriteState(absl::string_view name,
+                                 absl::Span<const char> data) {
+  WEFT_RETURN_IF_ERROR(impl_->broken);
+  WEFT_RETURN_IF_ERROR(impl_->Prepare());
+  WEFT_ASSIGN_OR_RETURN(const StateEntry* state,
+                        FindState(*impl_->memory, name));
+  return impl_->memory->WriteState(*state, data);
+}
+
+std::map<std::string, uint64_t> Session::PlannedBytes() const {
+  std::map<std::string, uint64_t> result;
+  for (size_t d = 0; d < impl_->devices.size(); ++d) {
+    result[impl_->devices[d]->Name()] =
+        impl_->memory->PlannedBytes(static_cast<int>(d));
+  }
+  return result;
+}
+
+Session::Stats Session::stats() const {
+  Stats stats;
+  for (const auto& [name, program] : impl_->programs) {
+    for (const auto& worker : program->workers()) {
+      stats.acts += worker->acts();
+      stats.launches += worker->launches();
+      stats.hops += worker->hops();
+    }
+  }
+  for (const auto& thread : impl_->threads) {
+    stats.sleeps += thread->word()->sleeps();
+  }
+  return stats;
+}
+
+}  // namespace weft::runtime

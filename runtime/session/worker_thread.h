@@ -1,0 +1,53 @@
+// WorkerThread: an OS thread of a session, with the futex word on which it
+// sleeps. It runs the Worker that control gives it, one at a time, and sleeps
+// in between.
+//
+//   WorkerThread thread(0);
+//   thread.Start(&worker);     // worker.Run() on the thread; returns at once
+//
+// Threading: for the thread that owns the session. Ownership: borrows workers.
+#ifndef WEFT_RUNTIME_SESSION_WORKER_THREAD_H_
+#define WEFT_RUNTIME_SESSION_WORKER_THREAD_H_
+
+#include <atomic>
+#include <cstddef>
+#include <thread>
+
+#include "runtime/bus/futex_word.h"
+#include "runtime/worker/worker.h"
+
+namespace weft::runtime {
+
+// Cores that this process may run on.
+size_t UsableCores();
+
+class WorkerThread {
+ public:
+  explicit WorkerThread(size_t number);
+  // Waits for the worker to come back and joins, unless abandoned.
+  ~WorkerThread();
+  WorkerThread(const WorkerThread&) = delete;
+  WorkerThread& operator=(const WorkerThread&) = delete;
+
+  // Pre-condition: the worker before has reported that it left Run().
+  void Start(Worker* worker);
+
+  // Gives the thread up: it is never joined, and this object must never be
+  // destroyed.
+  void Abandon() { thread_.detach(); }
+
+  FutexWord* word() { return &word_; }
+  const FutexWord* word() const { return &word_; }
+
+ private:
+  void Loop(size_t number);
+
+  FutexWord word_;
+  std::atomic<Worker*> next_{nullptr};
+  std::atomic<bool> exit_{false};
+  std::thread thread_;
+};
+
+}  // namespace weft::runtime
+
+#endif  // WEFT_RUNTIME_SESSION_WORKER_THREAD_H_

@@ -1,0 +1,47 @@
+// A device plugin for tests of the run-time, inside the test program.
+//
+//   fake:0   inline, memory that the host reaches (a CPU)
+//   fake:1   works on after a call has returned, memory of its own
+//
+// fake:1 has no thread. What is submitted waits in a queue, and each poll of a
+// stream does a few entries of that queue, how many a seeded generator
+// says. So a test runs many orders of completion, the same ones every time. A
+// plugin with signals does the whole queue
+// when it is asked for one.
+//
+// Kernels: Add, Sub, Mul, Neg, elementwise on f32 of equal shapes. Every result
+// and every new allocation is written over with a pattern first, so stale or
+// early reads change the numbers.
+//
+// Threading: thread-safe as the ABI asks. One set of options for the process.
+#ifndef WEFT_RUNTIME_TESTING_FAKE_PLUGIN_H_
+#define WEFT_RUNTIME_TESTING_FAKE_PLUGIN_H_
+
+#include <cstdint>
+
+#include "plugins/host/plugin.h"
+
+namespace weft::runtime::testing {
+
+struct FakeOptions {
+  uint64_t seed = 1;
+  // The launch that fails, counted from 0 after SetFakeOptions; -1: none. On
+  // fake:1 it fails when it is done, and poisons its stream.
+  int64_t fail_launch = -1;
+  // Launches of Neg block until ReleaseFake() while set.
+  bool block_neg = false;
+};
+
+void SetFakeOptions(const FakeOptions& options);
+void ReleaseFake();
+// Launches since SetFakeOptions.
+int64_t FakeLaunches();
+// Waits (bounded) until a launch of Neg is blocked; false on time-out.
+bool WaitForBlockedNeg();
+
+// Of the options at the call: plugins with and without signals are two.
+const Plugin& FakePlugin(bool signals = false);
+
+}  // namespace weft::runtime::testing
+
+#endif  // WEFT_RUNTIME_TESTING_FAKE_PLUGIN_H_

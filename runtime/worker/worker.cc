@@ -1,0 +1,349 @@
+#include "runtime/worker/worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/base/optimization.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "glog/logging.h"
+
+namespace weft::runtime {
+
+using actor::kNoActor;
+using actor::Message;
+using actor::MessageKind;
+
+namespace {
+
+// Messages that acts of this plan can have sent and not yet seen read.
+uint64_t SendBound(const plan::PlanView& view) {
+  uint64_t bound = kControlMessages;
+  for (uint32_t r = 0; r < view.num_registers(); ++r) {
+    bound += 2 * uint64_t{view.reg(r).copies()} *
+             std::max<size_t>(view.readers(r).size(), 1);
+  }
+  return bound;
+}
+
+}  // namespace
+
+Worker::Worker(const Config& config, actor::ActorTable table)
+    : config_(config),
+      table_(std::move(table)),
+      effects_(table_.effects_size()),
+      local_(table_.queue_bound() + kControlMessages),
+      owed_(kControlMessages, 0) {
+  const plan::Plan& plan = config_.view->proto();
+  uint64_t bound = SendBound(*config_.view);
+  for (int s = 0; s < plan.streams_size(); ++s) {
+    const plan::Stream& stream = plan.streams(s);
+    worker_of_stream_.push_back(static_cast<uint16_t>(stream.worker()));
+    AsyncStream* async = nullptr;
+    if (stream.worker() == config_.number &&
+        !plan.devices(static_cast<int>(stream.device())).inline_()) {
+      async_.push_back(std::make_unique<AsyncStream>(
+          config_.streams[static_cast<size_t>(s)], bound));
+      async = async_.back().get();
+    }
+    async_of_stream_.push_back(async);
+  }
+}
+
+void Worker::Begin(uint64_t first_step) {
+  first_step_ = first_step;
+  first_period_ = table_.periods_finished();
+  finished_ = first_period_;
+  leaving_ = Leaving::kNo;
+}
+
+void Worker::Run() {
+  while (true) {
+    while (!local_.Empty()) Deliver(local_.Pop());
+    if (Poll()) continue;
+    if (leaving_ == Leaving::kAbort) break;
+    if (leaving_ == Leaving::kStop && !Outstanding()) break;
+    Wait();
+  }
+  if (leaving_ == Leaving::kAbort) {
+    DrainStreams();
+  } else if (!table_.drained()) {
+    failure_ =
+        MakeError(ErrorCode::kInternal,
+                  absl::StrCat("worker ", config_.number, " stopped with ",
+                               table_.credits_out(), " copies away"));
+  }
+  Report(MessageKind::kStop, finished_);
+}
+
+// `message` lies in the queue and is not looked at after the first act, whose
+// own messages may overwrite it.
+inline void Worker::Deliver(const Message& message) {
+  uint32_t i = table_.OnMessage(message);
+  if (ABSL_PREDICT_FALSE(i == kNoActor)) return OnOther(message);
+  Try(i);
+}
+
+inline void Worker::Try(uint32_t i) {
+  for (i = table_.Candidate(i); table_.CanAct(i); i = table_.Candidate(i)) {
+    ActOnce(i);
+  }
+}
+
+inline void Worker::ActOnce(uint32_t i) {
+  table_.Act(i, &effects_);
+  const TaskRecord& record = config_.executor->record(i);
+  ++acts_;
+  if (record.mode != TaskRecord::Mode::kNothing) {
+    if (ABSL_PREDICT_FALSE(!Execute(i, record))) return;
+    unpolled_ = kPollEvery;
+  }
+  for (const Message& m : effects_.at_launch()) local_.Push(m);
+  if (!effects_.at_tick().empty()) SendLate(record);
+  if (effects_.ends_period() && table_.periods_finished() != finished_) {
+    OnPeriodsFinished();
+  }
+  if (++unpolled_ >= kPollEvery) Poll();
+}
+
+// Returns false where the act failed; the worker then aborts.
+bool Worker::Execute(uint32_t i, const TaskRecord& record) {
+  const uint64_t step = StepOf(effects_.period());
+  current_.store(i, std::memory_order_relaxed);
+  absl::Status status;
+  if (ABSL_PREDICT_FALSE(config_.trace != nullptr) &&
+      config_.trace->Wants(step)) {
+    ActRecord trace;
+    trace.begin_ns = NowNs();
+    status = config_.executor->Run(effects_, step);
+    trace.end_ns = NowNs();
+    trace.act = effects_.act();
+    trace.task = record.task;
+    trace.step = static_cast<uint32_t>(step);
+    config_.trace->Add(trace);
+  } else {
+    status = config_.executor->Run(effects_, step);
+  }
+  current_.store(kNoActor, std::memory_order_relaxed);
+  ++launches_;
+  if (ABSL_PREDICT_FALSE(!status.ok())) {
+    Fail(std::move(status));
+    return false;
+  }
+  AsyncStream* async = async_of_stream_[record.stream];
+  if (async != nullptr) {
+    async->dirty = true;
+    async->last_actor = i;
+  }
+  return true;
+}
+
+// Messages that wait until the device has done the act.
+void Worker::SendLate(const TaskRecord& record) {
+  AsyncStream* async = async_of_stream_[record.stream];
+  if (async == nullptr) {
+    for (const Message& m : effects_.at_tick()) Route(m);
+    return;
+  }
+  if (!MarkStream(async)) return;
+  // With nothing under way on the stream the act is done already.
+  const bool done = async->marked <= async->done;
+  for (const Message& m : effects_.at_tick()) {
+    if (done) {
+      Route(m);
+    } else {
+      async->held.Push({async->marked, effects_.actor(), m});
+    }
+  }
+}
+
+inline void Worker::Route(const Message& message) {
+  uint32_t worker = worker_of_stream_[message.destination.stream()];
+  if (worker == config_.number) {
+    local_.Push(message);
+  } else {
+    ++hops_;
+    config_.ports[worker].Send(message);
+  }
+}
+
+bool Worker::MarkStream(AsyncStream* async) {
+  if (!async->dirty) return true;
+  absl::Status status = async->stream->Mark(&async->marked);
+  if (!status.ok()) {
+    Fail(Annotate(status, DescribeActor(async->last_actor, "at or after")));
+    return false;
+  }
+  async->dirty = false;
+  return true;
+}
+
+// Everything that is not a REQ or ACK taken by an actor.
+void Worker::OnOther(const Message& message) {
+  switch (message.kind) {
+    case MessageKind::kStart:
+      for (uint32_t i : table_.leased()) Try(i);
+      return;
+    case MessageKind::kStop:
+      if (leaving_ == Leaving::kNo) leaving_ = Leaving::kStop;
+      return;
+    case MessageKind::kAbort:
+      table_.Abort();
+      leaving_ = Leaving::kAbort;
+      return;
+    default:
+      break;
+  }
+  if (leaving_ == Leaving::kAbort) return;
+  Fail(MakeError(
+      ErrorCode::kInternal,
+      absl::StrCat("worker ", config_.number, " refused ",
+                   actor::ToString(message), ": ", table_.refusal())));
+}
+
+void Worker::OnPeriodsFinished() {
+  finished_ = table_.periods_finished();
+  uint32_t& owed = owed_[finished_ % owed_.size()];
+  for (auto& async : async_) {
+    if (!MarkStream(async.get())) return;
+    if (async->marked <= async->done) continue;
+    ++owed;
+    Message finished;
+    finished.kind = MessageKind::kFinished;
+    finished.sequence = finished_;
+    async->held.Push({async->marked, async->last_actor, finished});
+  }
+  if (owed == 0) Report(MessageKind::kFinished, finished_);
+}
+
+void Worker::Release(const Held& held) {
+  if (held.message.kind != MessageKind::kFinished) return Route(held.message);
+  if (--owed_[held.message.sequence % owed_.size()] == 0) {
+    Report(MessageKind::kFinished, held.message.sequence);
+  }
+}
+
+// True where something came in.
+bool Worker::Poll() {
+  unpolled_ = 0;
+  bool any = config_.ports[config_.number].box->Drain(
+                 [this](const Message& m) { local_.Push(m); }) != 0;
+  if (!async_.empty() && PollStreams()) any = true;
+  if (ABSL_PREDICT_FALSE(report_wanted_.load(std::memory_order_relaxed))) {
+    WriteReport();
+  }
+  return any;
+}
+
+bool Worker::PollStreams() {
+  bool any = false;
+  for (auto& async : async_) {
+    if (!async->held.Empty() && PollStream(async.get())) any = true;
+  }
+  return any;
+}
+
+bool Worker::PollStream(AsyncStream* async) {
+  uint64_t done = 0;
+  absl::Status status = async->stream->Poll(&done);
+  if (!status.ok()) {
+    if (leaving_ == Leaving::kAbort) return false;
+    Fail(Annotate(status,
+                  DescribeActor(async->held.Front().actor, "at or after")));
+    return true;
+  }
+  if (done <= async->done) return false;
+  async->done = done;
+  bool any = false;
+  while (!async->held.Empty() && async->held.Front().tick <= done) {
+    Release(async->held.Pop());
+    any = true;
+  }
+  return any;
+}
+
+bool Worker::Outstanding() const {
+  for (const auto& async : async_) {
+    if (!async->held.Empty()) return true;
+  }
+  return false;
+}
+
+// Nothing to do: spins a little, then sleeps until something comes.
+void Worker::Wait() {
+  const Port& port = config_.ports[config_.number];
+  if (config_.spin_ns != 0) {
+    uint64_t until = 0;
+    for (uint32_t n = 0;; ++n) {
+      if (!port.box->Empty() || PollStreams()) {
+        nap_ns_ = kFirstNapNs;
+        return;
+      }
+      if (n % 128 != 0) continue;
+      uint64_t now = NowNs();
+      if (until == 0) until = now + config_.spin_ns;
+      if (now >= until) break;
+    }
+  }
+  uint32_t seen = port.word->Announce();
+  if (port.box->Empty() && !PollStreams() &&
+      !report_wanted_.load(std::memory_order_relaxed)) {
+    port.word->SleepFor(seen, SleepTime());
+  } else {
+    nap_ns_ = kFirstNapNs;
+  }
+  port.word->Awake();
+}
+
+// How long to sleep at most, with wake-ups asked for where devices can.
+uint64_t Worker::SleepTime() {
+  uint64_t time = kIdleSleepNs;
+  for (auto& async : async_) {
+    if (async->held.Empty()) continue;
+    if (async->stream->has_host_signal()) {
+      if (async->armed == async->marked) continue;
+      uint32_t* word = config_.ports[config_.number].word->raw();
+      if (async->stream->HostSignal(word).ok()) {
+        async->armed = async->marked;
+        continue;
+      }
+    }
+    time = nap_ns_;
+  }
+  if (time != kIdleSleepNs) nap_ns_ = std::min(2 * nap_ns_, kLongestNapNs);
+  return time;
+}
+
+void Worker::Fail(absl::Status status) {
+  table_.Abort();
+  leaving_ = Leaving::kAbort;
+  if (!failure_.ok()) return;
+  failure_ = std::move(status);
+  Report(MessageKind::kAbort, 0);
+}
+
+// Waits, with a deadline, for work that is still under way: its memory must
+// not be freed under it.
+void Worker::DrainStreams() {
+  for (auto& async : async_) {
+    uint64_t tick = 0;
+    absl::Status status = async->stream->Mark(&tick);
+    if (!status.ok()) continue;  // poisoned: nothing of it runs any more
+    absl::StatusOr<bool> done = async->stream->Wait(tick, config_.drain_ns);
+    if (done.ok() && !*done) {
+      LOG(ERROR) << "worker " << config_.number
+                 << ": a device has not finished its work in "
+                 << config_.drain_ns / 1000000 << " ms";
+    }
+  }
+}
+
+void Worker::Report(MessageKind kind, uint64_t sequence) {
+  Message message;
+  message.kind = kind;
+  message.reg = config_.number;
+  message.sequence = sequence;
+  config_.control.Send(message);
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,182 @@
+// Worker: the event loop that runs one worker's actors of one program.
+//
+// It owns what its thread touches: the actors (core/actor), the queue of
+// messages between them, the streams that it drives. Messages come from four
+// places and all end in the local queue:
+//
+//     own acts, same stream or inline device --------------> local queue
+//     own acts, device still at work --> held until tick --> local queue
+//     other workers, control ----------> mailbox ----------> local queue
+//
+// Taking one message from the queue changes one actor; then the actor that may
+// act, if there is one, acts: its launches, then its messages. Between acts the
+// worker polls: after each act that gave a device something to do, else after
+// 64 acts. With nothing to do it spins a little, then sleeps on its futex word.
+//
+//   Worker worker(config);
+//   worker.Begin(/*first_step=*/0);
+//   worker.Run();     // on its thread; until control says STOP or ABORT
+//
+// To control it reports, as messages with `reg` = its number:
+//   FINISHED  its actors have made their acts of the periods below `sequence`,
+//             and its devices have done them
+//   ABORT     an act failed: failure() says how
+//   STOP      it has left Run(), after a STOP or an ABORT
+//   START     report() is ready (after RequestReport)
+//
+// Threading: Run on the worker's thread; Begin, failure() and the counters for
+// control while Run is not running; RequestReport and TakeReport for control at
+// any time. Ownership: borrows everything in its Config but the actor table.
+#ifndef WEFT_RUNTIME_WORKER_WORKER_H_
+#define WEFT_RUNTIME_WORKER_WORKER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/actor/actor.h"
+#include "core/base/mutex.h"
+#include "core/plan/plan.h"
+#include "plugins/host/device.h"
+#include "runtime/bus/futex_word.h"
+#include "runtime/bus/mailbox.h"
+#include "runtime/bus/ring.h"
+#include "runtime/execute/executor.h"
+#include "runtime/observe/trace.h"
+
+namespace weft::runtime {
+
+// Where to send what is meant for another thread.
+struct Port {
+  Mailbox<actor::Message>* box = nullptr;
+  FutexWord* word = nullptr;
+  void Send(const actor::Message& message) const {
+    box->Push(message);
+    word->Post();
+  }
+};
+
+// Messages of control that a mailbox must hold besides those of the protocol.
+inline constexpr uint32_t kControlMessages = 64;
+
+class Worker {
+ public:
+  struct Config {
+    uint32_t number = 0;
+    const plan::PlanView* view = nullptr;
+    uint32_t first_index = 0;  // ActorId::index() of task 0
+    Executor* executor = nullptr;
+    std::vector<Stream*> streams;  // by the plan's index; null: another's
+    std::vector<Port> ports;       // by worker
+    Port control;
+    uint64_t spin_ns = 0;
+    uint64_t drain_ns = 0;
+    WorkerTrace* trace = nullptr;
+  };
+
+  Worker(const Config& config, actor::ActorTable table);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // The next period's step number.
+  void Begin(uint64_t first_step);
+  void Run();
+
+  bool has_actors() const { return table_.size() != 0; }
+  const absl::Status& failure() const { return failure_; }
+  bool drained() const { return table_.drained(); }
+  uint64_t acts() const { return acts_; }
+  uint64_t launches() const { return launches_; }
+  uint64_t hops() const { return hops_; }
+
+  // Who waits for what.
+  void RequestReport();
+  std::string TakeReport();
+  // What the worker does at this moment, as far as can be told from outside.
+  std::string CurrentAct() const;
+
+ private:
+  struct Held {
+    uint64_t tick = 0;
+    uint32_t actor = 0;  // whose act the message belongs to
+    actor::Message message;
+  };
+  // A stream whose device works on after a call has returned.
+  struct AsyncStream {
+    AsyncStream(Stream* s, uint64_t bound) : stream(s), held(bound) {}
+    Stream* stream;
+    uint64_t marked = 0;  // last tick taken
+    uint64_t done = 0;    // last tick seen done
+    uint64_t armed = 0;   // tick that host_signal was asked for
+    bool dirty = false;   // work was submitted since `marked`
+    uint32_t last_actor = 0;
+    Ring<Held> held;
+  };
+  enum class Leaving : uint8_t { kNo, kStop, kAbort };
+
+  static constexpr uint32_t kPollEvery = 64;
+  static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
+  static constexpr uint64_t kFirstNapNs = 20'000;
+  static constexpr uint64_t kLongestNapNs = 200'000;
+
+  void Deliver(const actor::Message& message);
+  void Try(uint32_t actor);
+  void ActOnce(uint32_t actor);
+  bool Execute(uint32_t actor, const TaskRecord& record);
+  void SendLate(const TaskRecord& record);
+  void Route(const actor::Message& message);
+  bool MarkStream(AsyncStream* stream);
+  void OnOther(const actor::Message& message);
+  void OnPeriodsFinished();
+  void Release(const Held& held);
+
+  bool Poll();
+  bool PollStreams();
+  bool PollStream(AsyncStream* stream);
+  bool Outstanding() const;
+  void Wait();
+  uint64_t SleepTime();
+
+  void Fail(absl::Status status);
+  void DrainStreams();
+  std::string DescribeActor(uint32_t actor, const char* what) const;
+  void WriteReport();
+  void Report(actor::MessageKind kind, uint64_t sequence);
+  uint64_t StepOf(uint64_t period) const {
+    return first_step_ + (period - first_period_);
+  }
+
+  const Config config_;
+  actor::ActorTable table_;
+  actor::Effects effects_;
+  Ring<actor::Message> local_;
+  std::vector<uint16_t> worker_of_stream_;
+  std::vector<AsyncStream*> async_of_stream_;  // by the plan's; null: inline
+  std::vector<std::unique_ptr<AsyncStream>> async_;
+
+  uint64_t first_step_ = 0;
+  uint64_t first_period_ = 0;
+  uint64_t finished_ = 0;  // periods of the table seen finished
+  // Streams that still owe period p, at p modulo the size.
+  std::vector<uint32_t> owed_;
+  uint32_t unpolled_ = 0;
+  uint64_t nap_ns_ = kFirstNapNs;
+  Leaving leaving_ = Leaving::kNo;
+  absl::Status failure_;
+
+  uint64_t acts_ = 0;
+  uint64_t launches_ = 0;
+  uint64_t hops_ = 0;
+
+  std::atomic<uint32_t> current_{actor::kNoActor};
+  std::atomic<bool> report_wanted_{false};
+  Mutex mu_;
+  std::string report_ WEFT_GUARDED_BY(mu_);
+};
+
+}  // namespace weft::runtime
+
+#endif  // WEFT_RUNTIME_WORKER_WORKER_H_
