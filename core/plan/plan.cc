@@ -69,6 +69,10 @@ uint64_t PlanView::offset(uint32_t r, uint32_t copy) const {
 }
 
 bool PlanView::writes_input(Use input) const {
+  if (task(input.task).kind() == Task::COPY &&
+      task(input.task).outputs_size() == 0) {
+    return input.port == 1;  // write-back into a variable
+  }
   for (const Op& op : task(input.task).ops()) {
     for (const Operand& out : op.outputs()) {
       if (out.where() == Operand::INPUT && out.index() == input.port) {
