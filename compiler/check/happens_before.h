@@ -19,6 +19,7 @@
 #define WEFT_COMPILER_CHECK_HAPPENS_BEFORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,8 +40,8 @@ struct ActRef {
 
 class HappensBefore {
  public:
-  // What decides for a plan of any length: one period more than any register
-  // has copies.
+  // Enough periods to decide for a plan of any length: every copy of every
+  // register is used twice.
   static uint32_t PeriodsFor(const actor::TableSpec& spec);
 
   // kPlanRefuted where the acts of `periods` periods cannot all happen. The
@@ -96,12 +97,15 @@ class LiveRanges {
   // The same of all copies of both; false for a register and itself.
   bool NeverTogether(uint32_t reg_a, uint32_t reg_b) const;
 
-  // Where two copies are live together: one pair of ranges. Pre-condition:
-  // !NeverTogether(...) of two different copies.
-  std::pair<Range, Range> Witness(uint32_t reg_a, uint32_t copy_a,
-                                  uint32_t reg_b, uint32_t copy_b) const;
+  // One pair of ranges of two different copies that nothing orders; none where
+  // they are never live together.
+  std::optional<std::pair<Range, Range>> Conflict(uint32_t reg_a,
+                                                  uint32_t copy_a,
+                                                  uint32_t reg_b,
+                                                  uint32_t copy_b) const;
 
  private:
+  // All of `a` is over before `b` begins.
   bool Ordered(const Range& a, const Range& b) const;
 
   const HappensBefore* hb_;

@@ -156,6 +156,7 @@ class Validator {
         return Bad(name, " has ", arena.bytes(), " bytes; at most ", kMaxBytes,
                    " are possible");
       }
+      WEFT_RETURN_IF_ERROR(CheckOnlyArena(a));
       if (arena.kind() != Arena::SCRATCH) continue;
       WEFT_RETURN_IF_ERROR(In(absl::StrCat("stream of ", name), arena.stream(),
                               plan_.streams_size()));
@@ -163,6 +164,23 @@ class Validator {
         return Bad(name, " is scratch of stream ", arena.stream(),
                    " on device ", plan_.streams(arena.stream()).device(),
                    ", but lies on device ", arena.device());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Tasks find their stream's scratch and their device's private arena by what
+  // they are for, so there is one of each.
+  absl::Status CheckOnlyArena(int a) const {
+    const Arena& arena = plan_.arenas(a);
+    for (int b = 0; b < a; ++b) {
+      const Arena& other = plan_.arenas(b);
+      if (other.kind() != arena.kind()) continue;
+      if ((arena.kind() == Arena::SCRATCH &&
+           other.stream() == arena.stream()) ||
+          (arena.kind() == Arena::PRIVATE &&
+           other.device() == arena.device())) {
+        return Bad("arenas [", b, "] and [", a, "] are for the same");
       }
     }
     return absl::OkStatus();
@@ -389,6 +407,11 @@ class Validator {
   absl::Status CheckKindRules(int t) const {
     const Task& task = plan_.tasks(t);
     const std::string name = TaskName(t);
+    if (placed_ && task.private_bytes() != 0) {
+      WEFT_RETURN_IF_ERROR(
+          Fits(name, task.private_offset(), task.private_bytes(),
+               PrivateBytes(plan_.streams(task.stream()).device())));
+    }
     switch (task.kind()) {
       case Task::SOURCE:
       case Task::SINK:
@@ -397,17 +420,7 @@ class Validator {
       case Task::VARIABLE:
         return CheckVariable(task, name);
       case Task::COPY:
-        if (task.inputs_size() < 1 || task.outputs_size() < 1) {
-          return Bad(name, " copies nothing");
-        }
-        if (plan_.registers(task.inputs(0).register_()).bytes() !=
-            plan_.registers(task.outputs(0).register_()).bytes()) {
-          return Bad(name, " copies ",
-                     plan_.registers(task.inputs(0).register_()).bytes(),
-                     " bytes to ",
-                     plan_.registers(task.outputs(0).register_()).bytes());
-        }
-        return absl::OkStatus();
+        return CheckCopy(task, name);
       case Task::ACCUMULATE:
         return CheckAccumulate(task, name);
       default:
@@ -432,6 +445,27 @@ class Validator {
     return absl::OkStatus();
   }
 
+  // Input 0 to output 0; without outputs, to input 1. Sizes are compared as
+  // tensors: each device pads its registers in its own way.
+  absl::Status CheckCopy(const Task& task, const std::string& name) const {
+    const bool write_back = task.outputs_size() == 0;
+    if (task.inputs_size() < (write_back ? 2 : 1)) {
+      return Bad(name, " copies nothing");
+    }
+    const Register& from = plan_.registers(task.inputs(0).register_());
+    const Register& to = plan_.registers(
+        write_back ? task.inputs(1).register_() : task.outputs(0).register_());
+    if (from.tensors_size() != to.tensors_size()) {
+      return Bad(name, " copies ", from.tensors_size(), " tensors to ",
+                 to.tensors_size());
+    }
+    for (int i = 0; i < from.tensors_size(); ++i) {
+      WEFT_RETURN_IF_ERROR(CheckSame(absl::StrCat("what ", name, " copies"),
+                                     from.tensors(i), to.tensors(i)));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckAccumulate(const Task& task,
                                const std::string& name) const {
     if (task.inputs_size() < 1 || task.outputs_size() < 1 ||
@@ -447,14 +481,12 @@ class Validator {
     }
     uint64_t levels = 1;
     while (task.acts_per_period() >> levels != 0) ++levels;
-    if (!placed_) return absl::OkStatus();
-    if (task.private_bytes() / levels < TensorBytes(in.tensors(0))) {
+    if (placed_ && task.private_bytes() / levels < TensorBytes(in.tensors(0))) {
       return Bad(name, " keeps ", levels, " buffers of ",
                  TensorBytes(in.tensors(0)), " bytes in ",
                  task.private_bytes());
     }
-    return Fits(name, task.private_offset(), task.private_bytes(),
-                PrivateBytes(plan_.streams(task.stream()).device()));
+    return absl::OkStatus();
   }
 
   uint64_t ScratchBytes(uint32_t stream) const {

@@ -1,0 +1,302 @@
+#include "compiler/check/memory_proof.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/check/port_events.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+
+namespace weft::check {
+
+namespace {
+
+using plan::PlanView;
+using plan::Use;
+
+template <typename... Args>
+absl::Status Refuted(const Args&... args) {
+  return MakeError(ErrorCode::kPlanRefuted, absl::StrCat(args...));
+}
+
+// ---------------------------------------------------------------------------
+// Aliases
+
+// A port that touches the memory of a root register.
+struct Access {
+  uint32_t task = 0;
+  uint32_t reg = 0;     // through which it touches it
+  uint32_t slices = 1;  // of `reg` in one copy of the root
+  Events first;         // take, or acquire-and-give
+  Events last;          // ack, or give
+};
+
+class AliasProof {
+ public:
+  AliasProof(const PlanView& view, const HappensBefore& hb)
+      : view_(view), hb_(hb) {}
+
+  absl::Status Run() {
+    std::vector<std::vector<uint32_t>> trees(view_.num_registers());
+    for (uint32_t r = 0; r < view_.num_registers(); ++r) {
+      trees[view_.root(r)].push_back(r);
+    }
+    for (uint32_t root = 0; root < trees.size(); ++root) {
+      if (trees[root].empty() || view_.reg(root).bytes() == 0) continue;
+      WEFT_RETURN_IF_ERROR(CheckTree(root, trees[root]));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckTree(uint32_t root, const std::vector<uint32_t>& tree) {
+    std::vector<Access> reads, writes;
+    for (uint32_t r : tree) {
+      for (Use use : view_.readers(r)) {
+        reads.push_back(ReadOf(use));
+        if (view_.writes_input(use)) writes.push_back(reads.back());
+      }
+      if (r != root && view_.writes_output(view_.producer(r))) {
+        writes.push_back(WriteOf(view_.producer(r)));
+      }
+    }
+    for (const Access& write : writes) {
+      for (const Access& read : reads) {
+        if (read.task == write.task) continue;
+        WEFT_RETURN_IF_ERROR(CheckPair(root, read, write));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Access ReadOf(Use use) const {
+    const plan::InputPort& in = view_.task(use.task).inputs(use.port);
+    return {use.task, in.register_(), view_.slices(in.register_()),
+            Events(in.pattern().acts(), actor::kTake),
+            Events(in.pattern().acts(), actor::kAck)};
+  }
+
+  Access WriteOf(Use use) const {
+    const plan::OutputPort& out = view_.task(use.task).outputs(use.port);
+    Events give(out.pattern().acts(), actor::kGive);
+    Events acquire(out.pattern().acts(), actor::kAcquire);
+    if (acquire.empty()) acquire = give;
+    return {use.task, out.register_(), view_.slices(out.register_()), acquire,
+            give};
+  }
+
+  bool IsSelfOrDescendant(uint32_t reg, uint32_t of) const {
+    while (reg != of) {
+      if (view_.reg(reg).alias_of() == 0) return false;
+      reg = view_.reg(reg).alias_of() - 1;
+    }
+    return true;
+  }
+
+  // Acts of `read` and `write` on the same memory, in every period.
+  absl::Status CheckPair(uint32_t root, const Access& read,
+                         const Access& write) const {
+    // In place of an operand without a register of its own: other readers may
+    // see the value before or after, as long as the plan says which.
+    const bool either =
+        read.reg == write.reg && view_.producer(write.reg).task != write.task;
+    if (!either && IsSelfOrDescendant(read.reg, write.reg)) {
+      return absl::OkStatus();  // reads what was written
+    }
+    const uint32_t reads = read.first.Count(hb_.acts(read.task));
+    for (uint32_t k = 0; k < reads; ++k) {
+      const uint32_t n = k / read.slices;
+      const ActRef read_begin{read.task, read.first.Act(k)};
+      const ActRef read_end{read.task, read.last.Act(k)};
+      for (uint32_t s = 0; s < write.slices; ++s) {
+        const uint32_t m = n * write.slices + s;
+        const ActRef write_begin{write.task, write.first.Act(m)};
+        const ActRef write_end{write.task, write.last.Act(m)};
+        if (write_end.act >= hb_.acts(write.task)) continue;
+        if (!Overlap(root, read, k, write, m)) continue;
+        if (hb_.Before(read_end, write_begin)) continue;
+        if (either && hb_.Before(write_end, read_begin)) continue;
+        return Refuted(view_.TaskName(write.task), " writes ",
+                       view_.RegisterName(write.reg), " in place of ",
+                       view_.RegisterName(read.reg), ", but nothing makes ",
+                       view_.TaskName(read.task),
+                       " finish reading that before: an order edge from ",
+                       view_.TaskName(read.task), " to ",
+                       view_.TaskName(write.task), " is missing");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the k-th copy read and the m-th copy written share bytes.
+  bool Overlap(uint32_t root, const Access& read, uint32_t k,
+               const Access& write, uint32_t m) const {
+    const uint32_t copies = view_.reg(root).copies();
+    const uint64_t a = view_.offset(read.reg, k % (copies * read.slices));
+    const uint64_t b = view_.offset(write.reg, m % (copies * write.slices));
+    return a < b + view_.reg(write.reg).bytes() &&
+           b < a + view_.reg(read.reg).bytes();
+  }
+
+  const PlanView& view_;
+  const HappensBefore& hb_;
+};
+
+// ---------------------------------------------------------------------------
+// Overlap
+
+// Bytes that something owns, in one arena.
+struct Block {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint32_t reg = 0;
+  uint32_t copy = 0;
+};
+
+class OverlapProof {
+ public:
+  OverlapProof(const PlanView& view, const HappensBefore& hb,
+               const LiveRanges& live)
+      : view_(view), hb_(hb), live_(live) {}
+
+  absl::Status Run() const {
+    std::vector<std::vector<Block>> arenas(view_.proto().arenas_size());
+    for (uint32_t r = 0; r < view_.num_registers(); ++r) {
+      const plan::Register& reg = view_.reg(r);
+      if (reg.alias_of() != 0 || reg.bytes() == 0) continue;
+      for (uint32_t c = 0; c < reg.copies(); ++c) {
+        const uint64_t begin = view_.offset(r, c);
+        arenas[reg.arena()].push_back({begin, begin + reg.bytes(), r, c});
+      }
+    }
+    for (std::vector<Block>& blocks : arenas) {
+      WEFT_RETURN_IF_ERROR(Sweep(&blocks));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Blocks by their begin; those that reach into the next one stay open.
+  absl::Status Sweep(std::vector<Block>* blocks) const {
+    std::sort(blocks->begin(), blocks->end(),
+              [](const Block& a, const Block& b) {
+                return std::tie(a.begin, a.reg, a.copy) <
+                       std::tie(b.begin, b.reg, b.copy);
+              });
+    std::vector<const Block*> open;
+    for (const Block& block : *blocks) {
+      auto over = [&](const Block* b) { return b->end <= block.begin; };
+      open.erase(std::remove_if(open.begin(), open.end(), over), open.end());
+      for (const Block* other : open) {
+        WEFT_RETURN_IF_ERROR(CheckPair(*other, block));
+      }
+      open.push_back(&block);
+    }
+    return absl::OkStatus();
+  }
+
+  bool IsVariable(uint32_t r) const {
+    return view_.task(view_.producer(r).task).kind() == plan::Task::VARIABLE;
+  }
+
+  absl::Status CheckPair(const Block& a, const Block& b) const {
+    const bool overlay = view_.reg(a.reg).overlay_of() == b.reg + 1 ||
+                         view_.reg(b.reg).overlay_of() == a.reg + 1;
+    const std::string where = absl::StrCat(
+        view_.RegisterName(a.reg), " and ", view_.RegisterName(b.reg),
+        " share bytes ", b.begin, " to ", std::min(a.end, b.end), " of arena ",
+        view_.reg(a.reg).arena());
+    if (!overlay && (IsVariable(a.reg) || IsVariable(b.reg))) {
+      return Refuted(where, ", but a variable keeps its value");
+    }
+    auto conflict = live_.Conflict(a.reg, a.copy, b.reg, b.copy);
+    if (!conflict.has_value()) return absl::OkStatus();
+    // The one that is acquired later overwrites the other.
+    const bool a_first =
+        !hb_.Before(conflict->second.begin, conflict->first.begin);
+    const LiveRanges::Range& early =
+        a_first ? conflict->first : conflict->second;
+    const LiveRanges::Range& late =
+        a_first ? conflict->second : conflict->first;
+    uint32_t reader = early.ends[0].actor;
+    for (ActRef end : early.ends) {
+      if (!hb_.Before(end, late.begin)) reader = end.actor;
+    }
+    return Refuted(where, ", and nothing makes ", view_.TaskName(reader),
+                   ", which uses ", view_.RegisterName(a_first ? a.reg : b.reg),
+                   ", finish before ", view_.TaskName(late.begin.actor),
+                   " writes ", view_.RegisterName(a_first ? b.reg : a.reg));
+  }
+
+  const PlanView& view_;
+  const HappensBefore& hb_;
+  const LiveRanges& live_;
+};
+
+// What each task keeps from act to act is in nobody else's bytes.
+absl::Status ProvePrivate(const PlanView& view) {
+  struct Kept {
+    uint32_t device;
+    uint64_t begin, end;
+    uint32_t task;
+  };
+  std::vector<Kept> kept;
+  for (uint32_t t = 0; t < view.num_tasks(); ++t) {
+    const plan::Task& task = view.task(t);
+    auto keep = [&](uint64_t offset, uint64_t bytes) {
+      if (bytes == 0) return;
+      kept.push_back({view.device_of(t), offset, offset + bytes, t});
+    };
+    keep(task.private_offset(), task.private_bytes());
+    if (task.kind() == plan::Task::ACCUMULATE) continue;
+    for (const plan::Op& op : task.ops()) {
+      const plan::Kernel& kernel = view.proto().kernels(op.kernel());
+      for (int k = 0; k < op.inputs_size(); ++k) {
+        if (op.inputs(k).where() == plan::Operand::PRIVATE) {
+          keep(op.inputs(k).offset(), plan::TensorBytes(kernel.inputs(k)));
+        }
+      }
+      for (int k = 0; k < op.outputs_size(); ++k) {
+        if (op.outputs(k).where() == plan::Operand::PRIVATE) {
+          keep(op.outputs(k).offset(), plan::TensorBytes(kernel.outputs(k)));
+        }
+      }
+    }
+  }
+  std::sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) {
+    return std::tie(a.device, a.begin, a.task) <
+           std::tie(b.device, b.begin, b.task);
+  });
+  for (size_t i = 0; i < kept.size(); ++i) {
+    for (size_t k = i + 1;
+         k < kept.size() && kept[k].device == kept[i].device &&
+         kept[k].begin < kept[i].end;
+         ++k) {
+      if (kept[k].task == kept[i].task) continue;
+      return Refuted(view.TaskName(kept[i].task), " and ",
+                     view.TaskName(kept[k].task),
+                     " both keep something in private bytes ", kept[k].begin,
+                     " to ", std::min(kept[i].end, kept[k].end));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ProveAliases(const PlanView& view, const HappensBefore& hb) {
+  return AliasProof(view, hb).Run();
+}
+
+absl::Status ProveMemory(const PlanView& view, const actor::TableSpec& spec,
+                         const HappensBefore& hb) {
+  LiveRanges live(spec, hb);
+  WEFT_RETURN_IF_ERROR(OverlapProof(view, hb, live).Run());
+  return ProvePrivate(view);
+}
+
+}  // namespace weft::check

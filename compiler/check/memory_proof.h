@@ -1,0 +1,25 @@
+// The proofs about bytes: see check.h, points 4 and 5.
+//
+// Threading: free functions, thread-safe.
+#ifndef WEFT_COMPILER_CHECK_MEMORY_PROOF_H_
+#define WEFT_COMPILER_CHECK_MEMORY_PROOF_H_
+
+#include "absl/status/status.h"
+#include "compiler/check/happens_before.h"
+#include "core/plan/plan.h"
+
+namespace weft::check {
+
+// kPlanRefuted where an in-place result may overwrite what another task still
+// reads, or what it reads is already overwritten.
+absl::Status ProveAliases(const plan::PlanView& view, const HappensBefore& hb);
+
+// kPlanRefuted where two registers share bytes while both hold something, where
+// anything shares bytes with a variable, or where what an actor keeps from act
+// to act is not its own. `spec` is PlanToActorSpec(view).
+absl::Status ProveMemory(const plan::PlanView& view,
+                         const actor::TableSpec& spec, const HappensBefore& hb);
+
+}  // namespace weft::check
+
+#endif  // WEFT_COMPILER_CHECK_MEMORY_PROOF_H_
