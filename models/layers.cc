@@ -37,27 +37,24 @@ void LayerBuilder::Output(absl::string_view name, Value x) {
 }
 
 Value LayerBuilder::Variable(absl::string_view name, const Shape& shape,
-                             absl::string_view role, AttrMap init) {
-  init.Set("dtype", DType::kF32);
-  init.Set("shape", Dims(shape));
-  init.Set("role", std::string(role));
-  if (role != "parameter") init.Set("trainable", 0);
-  return Add("weft.Variable", name, {}, std::move(init));
+                             const VariableInit& init, absl::string_view role) {
+  return Add("weft.Variable", name, {},
+             VariableAttrs({DType::kF32, shape}, init, role,
+                           /*trainable=*/role == "parameter"));
 }
 
 Value LayerBuilder::Weight(absl::string_view name, const Shape& shape,
                            int64_t fan_in) {
   double bound = std::sqrt(6.0 / static_cast<double>(fan_in));
-  return Variable(name, shape, "parameter",
-                  {{"init", "uniform"}, {"low", -bound}, {"high", bound}});
+  return Variable(name, shape, VariableInit::Uniform(-bound, bound));
 }
 
 Value LayerBuilder::Linear(absl::string_view name, Value x, int64_t out) {
   if (!status_.ok()) return {};
   int64_t in = type(x).shape.dim(1);
   Value weight = Weight(absl::StrCat(name, "/weight"), {out, in}, in);
-  Value bias = Variable(absl::StrCat(name, "/bias"), {out}, "parameter",
-                        {{"init", "zeros"}});
+  Value bias =
+      Variable(absl::StrCat(name, "/bias"), {out}, VariableInit::Zeros());
   return Add("Gemm", name, {x, weight, bias}, {{"transB", 1}});
 }
 
@@ -67,8 +64,8 @@ Value LayerBuilder::Conv(absl::string_view name, Value x, int64_t out,
   int64_t in = type(x).shape.dim(1);
   Value weight = Weight(absl::StrCat(name, "/weight"),
                         {out, in, kernel, kernel}, in * kernel * kernel);
-  Value bias = Variable(absl::StrCat(name, "/bias"), {out}, "parameter",
-                        {{"init", "zeros"}});
+  Value bias =
+      Variable(absl::StrCat(name, "/bias"), {out}, VariableInit::Zeros());
   return Add("Conv", name, {x, weight, bias},
              {{"strides", std::vector<int64_t>(2, stride)},
               {"pads", std::vector<int64_t>(4, pad)}});
@@ -77,16 +74,16 @@ Value LayerBuilder::Conv(absl::string_view name, Value x, int64_t out,
 Value LayerBuilder::BatchNorm(absl::string_view name, Value x) {
   if (!status_.ok()) return {};
   Shape channels({type(x).shape.dim(1)});
-  auto variable = [&](absl::string_view part, absl::string_view role,
-                      double start) {
-    return Variable(absl::StrCat(name, "/", part), channels, role,
-                    {{"init", "constant"}, {"value", start}});
+  auto variable = [&](absl::string_view part, double start,
+                      absl::string_view role) {
+    return Variable(absl::StrCat(name, "/", part), channels,
+                    VariableInit::Constant(start), role);
   };
   std::vector<Value> operands = {x};
-  operands.push_back(variable("scale", "parameter", 1.0));
-  operands.push_back(variable("bias", "parameter", 0.0));
-  operands.push_back(variable("running_mean", "statistic", 0.0));
-  operands.push_back(variable("running_var", "statistic", 1.0));
+  operands.push_back(variable("scale", 1, "parameter"));
+  operands.push_back(variable("bias", 0, "parameter"));
+  operands.push_back(variable("running_mean", 0, "statistic"));
+  operands.push_back(variable("running_var", 1, "statistic"));
   return Add("BatchNormalization", name, std::move(operands));
 }
 

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/graph/graph.h"
+#include "core/ops/system_attrs.h"
 
 namespace weft::models {
 
@@ -47,9 +48,9 @@ class LayerBuilder {
   Value Reshape(absl::string_view name, Value x, const Shape& shape);
   Value Flatten(absl::string_view name, Value x);
 
-  // A variable; `init` holds its init attributes.
   Value Variable(absl::string_view name, const Shape& shape,
-                 absl::string_view role, AttrMap init);
+                 const VariableInit& init,
+                 absl::string_view role = "parameter");
 
  private:
   // The node's first output, or an invalid value after an error.

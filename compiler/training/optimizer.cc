@@ -1,0 +1,173 @@
+#include "compiler/training/optimizer.h"
+
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/ops/system_attrs.h"
+
+namespace weft::training {
+namespace {
+
+using Kind = OptimizerSpec::Kind;
+
+// Operands of one weft.GlobalNorm; norms of norms cover more.
+constexpr size_t kNormOperands = 32;
+
+absl::StatusOr<std::regex> CompileRegex(const std::string& text) {
+  try {  // std::regex reports by throwing: kept within this function
+    return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    return MakeError(
+        ErrorCode::kBadValue,
+        absl::StrCat("decay_exclude '", text,
+                     "' is not a regular expression: ", error.what()));
+  }
+}
+
+Value EmitNorm(std::vector<Value> values, NodeEmitter* emit) {
+  while (true) {
+    std::vector<Value> norms;
+    for (size_t i = 0; i < values.size(); i += kNormOperands) {
+      size_t n = std::min(kNormOperands, values.size() - i);
+      norms.push_back(emit->Emit1("weft.GlobalNorm",
+                                  absl::MakeConstSpan(values).subspan(i, n)));
+    }
+    if (norms.size() == 1) return norms[0];
+    values = std::move(norms);
+  }
+}
+
+AttrMap ScheduleAttrs(const ScheduleSpec& s) {
+  return {{"schedule", s.kind},
+          {"base", s.base},
+          {"warmup_steps", s.warmup_steps},
+          {"total_steps", s.total_steps},
+          {"step_size", s.step_size},
+          {"gamma", s.gamma},
+          {"final", s.final}};
+}
+
+// One parameter's update: its state variables, then the update op.
+class Updater {
+ public:
+  Updater(Graph* graph, const OptimizerSpec& spec, Value learning_rate,
+          Value counter)
+      : graph_(graph), spec_(spec), lr_(learning_rate), counter_(counter) {}
+
+  absl::Status Update(Value parameter, Value gradient, double weight_decay) {
+    const Node& node = *graph_->node(parameter);
+    std::string name = node.name();
+    AttrMap attrs = {{"weight_decay", weight_decay}};
+    std::vector<Value> operands = {parameter};
+    absl::string_view op = "weft.SgdUpdate";
+    std::vector<std::string> slots;
+    bool adam = spec_.kind == Kind::kAdam || spec_.kind == Kind::kAdamW;
+    if (adam) {
+      op = "weft.AdamUpdate";
+      slots = {"m", "v"};
+      attrs.Set("beta1", spec_.beta1);
+      attrs.Set("beta2", spec_.beta2);
+      attrs.Set("epsilon", spec_.epsilon);
+      attrs.Set("decoupled", spec_.kind == Kind::kAdamW ? 1 : 0);
+    } else if (spec_.kind == Kind::kAdagrad) {
+      op = "weft.AdagradUpdate";
+      slots = {"accumulator"};
+      attrs.Set("epsilon", spec_.epsilon);
+    } else if (spec_.momentum != 0) {
+      op = "weft.MomentumUpdate";
+      slots = {"velocity"};
+      attrs.Set("momentum", spec_.momentum);
+      attrs.Set("nesterov", spec_.nesterov ? 1 : 0);
+    }
+    for (const std::string& slot : slots) {
+      WEFT_ASSIGN_OR_RETURN(Value state, AddState(parameter, slot));
+      operands.push_back(state);
+    }
+    operands.push_back(gradient);
+    operands.push_back(lr_);
+    if (adam) operands.push_back(counter_);
+    int results = 1 + static_cast<int>(slots.size());
+    WEFT_ASSIGN_OR_RETURN(
+        Node * update, graph_->Add(op, absl::StrCat(name, "/update"), operands,
+                                   std::move(attrs), results));
+    update->device = graph_->node(parameter)->device;
+    update->stage = graph_->node(parameter)->stage;
+    update->provenance.push_back("training: optimizer");
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<Value> AddState(Value parameter, const std::string& slot) {
+    const Node& p = *graph_->node(parameter);
+    std::string device = p.device;
+    int stage = p.stage;
+    WEFT_ASSIGN_OR_RETURN(
+        Node * state,
+        graph_->Add("weft.Variable", absl::StrCat(p.name(), "/", slot), {},
+                    VariableAttrs(p.output_type(0), VariableInit::Zeros(),
+                                  "optimizer", /*trainable=*/false)));
+    state->device = device;
+    state->stage = stage;
+    state->provenance.push_back("training: optimizer state");
+    return state->output(0);
+  }
+
+  Graph* graph_;
+  const OptimizerSpec& spec_;
+  Value lr_;
+  Value counter_;
+};
+
+}  // namespace
+
+absl::StatusOr<UpdateMetrics> AddUpdates(Graph* graph,
+                                         const OptimizerSpec& spec,
+                                         absl::Span<const Value> parameters,
+                                         absl::Span<const Value> gradients,
+                                         Value inverse) {
+  WEFT_ASSIGN_OR_RETURN(std::regex exclude, CompileRegex(spec.decay_exclude));
+  WEFT_ASSIGN_OR_RETURN(
+      Node * counter,
+      graph->Add("weft.Counter", "step/counter", {}, {{"rate", "step"}}));
+  GraphEmitter emit(graph, "step", "training: schedule and clipping");
+  UpdateMetrics metrics;
+  metrics.learning_rate = emit.Emit1("weft.LearningRate", {counter->output(0)},
+                                     ScheduleAttrs(spec.schedule));
+  Value scale = inverse;
+  if (spec.clip_norm > 0) {
+    std::vector<Value> present;
+    for (Value g : gradients) {
+      if (g.valid()) present.push_back(g);
+    }
+    // The norm of the sums, made the norm of the means: gradients are scaled
+    // once, by both factors.
+    Value norm = emit.Emit1("Mul", {EmitNorm(present, &emit), inverse});
+    Value clip =
+        emit.Emit1("weft.ClipScale", {norm}, {{"clip_norm", spec.clip_norm}});
+    scale = emit.Emit1("Mul", {inverse, clip});
+    metrics.grad_norm = norm;
+  }
+  WEFT_RETURN_IF_ERROR(emit.status());
+
+  Updater updater(graph, spec, metrics.learning_rate, counter->output(0));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!gradients[i].valid()) continue;
+    std::string name = graph->node(parameters[i])->name();
+    emit.set_scope(absl::StrCat(name, "/grad"));
+    Value mean = emit.Emit1("Mul", {gradients[i], scale});
+    WEFT_RETURN_IF_ERROR(emit.status());
+    bool decays =
+        spec.decay_exclude.empty() || !std::regex_search(name, exclude);
+    WEFT_RETURN_IF_ERROR(
+        updater.Update(parameters[i], mean, decays ? spec.weight_decay : 0.0));
+  }
+  return metrics;
+}
+
+}  // namespace weft::training

@@ -1,0 +1,241 @@
+#include "compiler/training/training.h"
+
+#include <algorithm>
+#include <regex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/autodiff/autodiff.h"
+#include "compiler/training/optimizer.h"
+#include "compiler/transforms/accumulate.h"
+#include "compiler/transforms/set_mode.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/graph/rates.h"
+#include "core/ops/system_attrs.h"
+
+namespace weft::training {
+namespace {
+
+// Nodes of the host's I/O stream: data is decoded ahead of the computation.
+constexpr absl::string_view kIo = "io";
+
+struct ModelEnds {
+  Node* input = nullptr;
+  Node* output = nullptr;  // the weft.Output of the logits
+  Value logits;
+};
+
+absl::StatusOr<ModelEnds> FindEnds(Graph* graph) {
+  ModelEnds ends;
+  for (Node* node : graph->Nodes()) {
+    if (node->Is(OpId::kInput)) {
+      if (ends.input != nullptr) {
+        return MakeError(
+            ErrorCode::kBadGraph,
+            absl::StrCat("model '", graph->name(), "' has two inputs, '",
+                         ends.input->name(), "' and '", node->name(),
+                         "'; it needs one"));
+      }
+      ends.input = node;
+    }
+    if (node->Is(OpId::kOutput) &&
+        graph->View(*node).String("name") == "logits") {
+      ends.output = node;
+      ends.logits = node->input(0);
+    }
+  }
+  if (ends.input == nullptr || ends.output == nullptr) {
+    return MakeError(
+        ErrorCode::kBadGraph,
+        absl::StrCat("model '", graph->name(), "' needs one ",
+                     ends.input == nullptr ? "weft.Input"
+                                           : "weft.Output named \"logits\""));
+  }
+  return ends;
+}
+
+absl::Status CheckTypes(const Graph& graph, const ModelEnds& ends,
+                        const DataSpec& data) {
+  const TensorType& input = ends.input->output_type(0);
+  const TensorType& logits = graph.type(ends.logits);
+  std::vector<int64_t> dims = {input.shape.rank() > 0 ? input.shape.dim(0) : 1};
+  dims.insert(dims.end(), data.image.dims().begin(), data.image.dims().end());
+  TensorType expected = {DType::kF32, Shape(dims)};
+  if (input != expected) {
+    return MakeError(ErrorCode::kShapeMismatch,
+                     absl::StrCat("model input '", ends.input->name(), "' is ",
+                                  input.ToString(), ", the data gives ",
+                                  expected.ToString()));
+  }
+  expected.shape = Shape({dims[0], data.classes});
+  if (logits != expected) {
+    return MakeError(
+        ErrorCode::kShapeMismatch,
+        absl::StrCat("the model's logits, of '",
+                     graph.node(ends.logits)->name(), "', are ",
+                     logits.ToString(), "; the data has ", data.classes,
+                     " classes, which takes ", expected.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+// What one batch gives, as scalars: sums over its samples.
+struct BatchSums {
+  Value loss;
+  Value weight;
+  Value correct;
+};
+
+// Replaces the model's input by data and its output by loss and metrics.
+absl::StatusOr<BatchSums> AttachData(Graph* graph, const std::string& source,
+                                     const TrainingSpec& spec) {
+  WEFT_ASSIGN_OR_RETURN(ModelEnds ends, FindEnds(graph));
+  WEFT_RETURN_IF_ERROR(CheckTypes(*graph, ends, spec.data));
+  TensorType image = ends.input->output_type(0);
+  int64_t batch = image.shape.dim(0);
+  image.dtype = DType::kU8;
+  WEFT_ASSIGN_OR_RETURN(
+      Node * data,
+      graph->Add(
+          "weft.DataSource", absl::StrCat("data/", source), {},
+          DataSourceAttrs(
+              source, {image, {DType::kI32, {batch}}, {DType::kF32, {batch}}}),
+          3));
+  data->device = std::string(kIo);
+
+  GraphEmitter decode(graph, "data/decode", "training: decode and normalise");
+  decode.set_placement(std::string(kIo), -1);
+  Value x = decode.Emit1("Cast", {data->output(0)}, {{"to", DType::kF32}});
+  // (x / 255 - mean) / std as one multiplication and one addition.
+  Value scale = decode.Scalar(1 / (255 * spec.data.std), DType::kF32);
+  Value shift = decode.Scalar(-spec.data.mean / spec.data.std, DType::kF32);
+  x = decode.Emit1("Add", {decode.Emit1("Mul", {x, scale}), shift});
+  WEFT_RETURN_IF_ERROR(decode.status());
+  WEFT_RETURN_IF_ERROR(graph->ReplaceUses(ends.input->output(0), x));
+  WEFT_RETURN_IF_ERROR(graph->Remove(ends.input->id()));
+  WEFT_RETURN_IF_ERROR(graph->Remove(ends.output->id()));
+
+  Value labels = data->output(1), weights = data->output(2);
+  GraphEmitter emit(graph, "loss", "training: loss");
+  std::vector<Value> loss =
+      emit.Emit("weft.SoftmaxCrossEntropyLoss", {ends.logits, labels, weights},
+                {{"label_smoothing", spec.label_smoothing}}, 2);
+  emit.set_scope("metrics");
+  emit.set_provenance("training: metrics");
+  Value best =
+      emit.Emit1("ArgMax", {ends.logits}, {{"axis", 1}, {"keepdims", 0}});
+  Value hit = emit.Emit1(
+      "Equal", {best, emit.Emit1("Cast", {labels}, {{"to", DType::kI64}})});
+  Value hit_weight = emit.Emit1(
+      "Mul", {emit.Emit1("Cast", {hit}, {{"to", DType::kF32}}), weights});
+  BatchSums sums;
+  sums.correct = emit.Emit1("ReduceSum", {hit_weight}, {{"keepdims", 0}});
+  sums.weight = emit.Emit1("ReduceSum", {weights}, {{"keepdims", 0}});
+  WEFT_RETURN_IF_ERROR(emit.status());
+  sums.loss = loss[0];
+  return sums;
+}
+
+absl::Status AddOutput(Graph* graph, const std::string& name, Value value) {
+  return graph
+      ->Add("weft.Output", absl::StrCat("output/", name), {value},
+            {{"name", name}})
+      .status();
+}
+
+absl::Status AddOutputs(Graph* graph, const BatchSums& sums, Value loss) {
+  WEFT_RETURN_IF_ERROR(AddOutput(graph, "loss", loss));
+  WEFT_RETURN_IF_ERROR(AddOutput(graph, "weight", sums.weight));
+  return AddOutput(graph, "correct", sums.correct);
+}
+
+// Updates that the mode pass made (running statistics) read one micro-batch; a
+// step's update takes the mean over its micro-batches.
+absl::Status AverageStatistics(Graph* graph, int micro_batches) {
+  if (micro_batches == 1) return absl::OkStatus();
+  for (Node* node : graph->Nodes()) {
+    if (!node->Is(OpId::kEmaUpdate)) continue;
+    WEFT_ASSIGN_OR_RETURN(Value sum,
+                          AddAccumulate(graph, node->input(1), micro_batches));
+    GraphEmitter emit(graph, absl::StrCat(node->name(), "/mean"),
+                      "training: mean over micro-batches");
+    Value scale = emit.Scalar(1.0 / micro_batches, graph->type(sum).dtype);
+    Value mean = emit.Emit1("Mul", {sum, scale});
+    WEFT_RETURN_IF_ERROR(emit.status());
+    WEFT_RETURN_IF_ERROR(graph->SetInput(node->id(), 1, mean));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Node*> TrainableVariables(Graph* graph) {
+  std::vector<Node*> out;
+  for (Node* node : graph->Nodes()) {
+    if (!node->Is(OpId::kVariable)) continue;
+    OpView view = graph->View(*node);
+    if (view.String("role") == "parameter" && view.Int("trainable") != 0) {
+      out.push_back(node);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> BuildTrainGraph(const Graph& model,
+                                      const TrainingSpec& spec) {
+  Graph graph = model.Clone();
+  graph.set_name(model.name());
+  std::vector<Node*> variables = TrainableVariables(&graph);
+  if (variables.empty()) {
+    return MakeError(
+        ErrorCode::kBadGraph,
+        absl::StrCat("model '", model.name(), "' has no trainable parameter"));
+  }
+  WEFT_RETURN_IF_ERROR(SetMode(&graph, Mode::kTrain, spec.seed));
+  WEFT_RETURN_IF_ERROR(AverageStatistics(&graph, spec.micro_batches));
+  WEFT_ASSIGN_OR_RETURN(BatchSums sums, AttachData(&graph, "train", spec));
+
+  std::vector<Value> parameters;
+  for (Node* v : variables) parameters.push_back(v->output(0));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Value> gradients,
+                        AddGradients(&graph, sums.loss, parameters));
+  if (spec.micro_batches > 1) {
+    std::vector<Value*> accumulated = {&sums.loss, &sums.weight, &sums.correct};
+    for (Value& g : gradients) {
+      if (g.valid()) accumulated.push_back(&g);
+    }
+    for (Value* value : accumulated) {
+      WEFT_ASSIGN_OR_RETURN(*value,
+                            AddAccumulate(&graph, *value, spec.micro_batches));
+    }
+  }
+  GraphEmitter emit(&graph, "step", "training: mean over the step's samples");
+  Value inverse = emit.Emit1("Reciprocal", {sums.weight});
+  Value mean_loss = emit.Emit1("Mul", {sums.loss, inverse});
+  WEFT_RETURN_IF_ERROR(emit.status());
+  WEFT_ASSIGN_OR_RETURN(
+      UpdateMetrics metrics,
+      AddUpdates(&graph, spec.optimizer, parameters, gradients, inverse));
+  WEFT_RETURN_IF_ERROR(AddOutputs(&graph, sums, mean_loss));
+  WEFT_RETURN_IF_ERROR(
+      AddOutput(&graph, "learning_rate", metrics.learning_rate));
+  if (metrics.grad_norm.valid()) {
+    WEFT_RETURN_IF_ERROR(AddOutput(&graph, "grad_norm", metrics.grad_norm));
+  }
+  return graph;
+}
+
+absl::StatusOr<Graph> BuildEvalGraph(const Graph& model,
+                                     const TrainingSpec& spec) {
+  Graph graph = model.Clone();
+  WEFT_RETURN_IF_ERROR(SetMode(&graph, Mode::kEval, spec.seed));
+  TrainingSpec exact = spec;
+  exact.label_smoothing = 0;
+  WEFT_ASSIGN_OR_RETURN(BatchSums sums, AttachData(&graph, "eval", exact));
+  WEFT_RETURN_IF_ERROR(AddOutputs(&graph, sums, sums.loss));
+  return graph;
+}
+
+}  // namespace weft::training
