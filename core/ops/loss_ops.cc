@@ -51,10 +51,14 @@ std::vector<Value> SoftmaxGradient(const GradientContext& g) {
   return {y * (dy - Sum(y * dy, {g.op.Int("axis")}, /*keepdims=*/true))};
 }
 
+// Softmax and LogSoftmax of no elements, which have no maximum to shift by.
+bool IsEmpty(const OpView& op) { return op.input(0).shape.num_elements() == 0; }
+
 std::vector<Value> DecomposeSoftmax(const OpView& op,
                                     absl::Span<const Value> inputs,
                                     NodeEmitter& emit) {
   Expr x(emit, inputs[0]);
+  if (IsEmpty(op)) return {Apply("Identity", {x})};
   int64_t axis = op.Int("axis");
   Expr e = Exp(x - Max(x, axis));  // the shift keeps exp in range
   return {e / Sum(e, {axis}, /*keepdims=*/true)};
@@ -74,6 +78,7 @@ std::vector<Value> DecomposeLogSoftmax(const OpView& op,
                                        absl::Span<const Value> inputs,
                                        NodeEmitter& emit) {
   Expr x(emit, inputs[0]);
+  if (IsEmpty(op)) return {Apply("Identity", {x})};
   int64_t axis = op.Int("axis");
   Expr shifted = x - Max(x, axis);
   return {shifted - Log(Sum(Exp(shifted), {axis}, /*keepdims=*/true))};
@@ -88,6 +93,11 @@ absl::Status RequireSamples(const OpView& op, int scores, int labels) {
   WEFT_RETURN_IF_ERROR(RequireRank(op, scores, 2));
   WEFT_RETURN_IF_ERROR(RequireIndices(op, labels));
   WEFT_RETURN_IF_ERROR(RequireSameDType(op, scores, labels + 1));
+  if (op.input(scores).shape.dim(1) == 0) {
+    return op.Error(ErrorCode::kShapeMismatch,
+                    absl::StrCat("operand ", scores, " has no classes: ",
+                                 op.input(scores).ToString()));
+  }
   for (int i = labels; i < labels + 2; ++i) {
     if (op.input(i).shape == Shape({op.input(scores).shape.dim(0)})) continue;
     return op.Error(ErrorCode::kShapeMismatch,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/philox.h"
 #include "core/reference/evaluators.h"
 
 namespace weft {
@@ -105,6 +106,23 @@ absl::Status EvaluateDropout(const OpView&, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
+absl::Status EvaluateDropoutTraining(const OpView& op,
+                                     absl::Span<const Tensor> in,
+                                     std::vector<Tensor>* out) {
+  const Tensor& x = in[0];
+  double ratio = op.Float("ratio");
+  PhiloxKey key = MakePhiloxKey(op.Int("seed"), op.Int("stream"));
+  uint64_t step = static_cast<uint64_t>(in[1].v[0]);
+  uint64_t first = RandomFirstElement(static_cast<int64_t>(in[1].v[1]),
+                                      x.shape.num_elements());
+  for (size_t i = 0; i < x.v.size(); ++i) {
+    double keep = RandomUniformAt(key, step, first + i) >= ratio ? 1.0 : 0.0;
+    (*out)[0].v[i] = x.v[i] * keep / (1.0 - ratio);
+    (*out)[1].v[i] = keep;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status EvaluateGlobalNorm(const OpView&, absl::Span<const Tensor> in,
                                 std::vector<Tensor>* out) {
   double sum = 0;
@@ -130,6 +148,7 @@ void AddLossEvaluators(EvaluatorTable* table) {
   table->Add(OpId::kSoftmaxCrossEntropyLoss, EvaluateLoss);
   table->Add(OpId::kSoftmaxCrossEntropyLossGrad, EvaluateLossGrad);
   table->Add(OpId::kDropout, EvaluateDropout);
+  table->Add(OpId::kDropoutTraining, EvaluateDropoutTraining);
   table->Add(OpId::kGlobalNorm, EvaluateGlobalNorm);
   table->Add(OpId::kClipScale, EvaluateClipScale);
 }
