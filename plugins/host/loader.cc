@@ -6,8 +6,8 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/os.h"
@@ -46,10 +47,11 @@ Loaded& Registry() {
 // more rights than its user does not listen to the user's environment.
 std::vector<std::string> SearchDirs(const LoadOptions& options) {
   std::vector<std::string> dirs;
-  const char* variable = std::getenv(kPathVariable);
-  if (variable != nullptr && getauxval(AT_SECURE) == 0) {
+  const std::optional<std::string> variable =
+      Environment::FromProcess().Get(kPathVariable);
+  if (variable.has_value() && getauxval(AT_SECURE) == 0) {
     for (absl::string_view dir :
-         absl::StrSplit(variable, ':', absl::SkipEmpty())) {
+         absl::StrSplit(*variable, ':', absl::SkipEmpty())) {
       dirs.emplace_back(dir);
     }
   }
