@@ -1,0 +1,157 @@
+// Softmax cross entropy with sample weights and label smoothing, and its
+// gradient with respect to the scores.
+//
+// With q = (1 - s) onehot(label) + s / C: l = -sum q log p, loss = sum w l,
+// dscores = dloss w (p - q). A sample of weight 0 has no part in either,
+// whatever its scores and its label are. Any other label outside of [0, C) ends
+// the launch with WEFT_RANGE before anything is written.
+#include <cmath>
+
+#include "devices/cpu/softmax.h"
+#include "devices/cpu/via_float.h"
+
+namespace weft::cpu {
+namespace {
+
+struct LossShape {
+  int64_t samples = 0;
+  int64_t classes = 0;
+  double smoothing = 0;
+};
+
+bool ReadShape(const Op& op, const Tensor& scores, const Tensor& labels,
+               const Tensor& weights, LossShape* s) {
+  bool fits = scores.rank == 2 && labels.rank == 1 && weights.rank == 1 &&
+              labels.dims[0] == scores.dims[0] &&
+              weights.dims[0] == scores.dims[0];
+  if (!op.Check(fits, "not scores [N,C], labels [N], weights [N]") ||
+      !op.Check(labels.dtype == WEFT_I32 || labels.dtype == WEFT_I64 ||
+                    labels.dtype == WEFT_U8,
+                "labels are not i32, i64 or u8") ||
+      !op.Check(weights.dtype == scores.dtype, "the types differ")) {
+    return false;
+  }
+  s->samples = scores.dims[0];
+  s->classes = scores.dims[1];
+  s->smoothing = op.Float("label_smoothing", 0.0);
+  return true;
+}
+
+template <class F>
+std::unique_ptr<Kernel> WithLabel(uint32_t dtype, F f) {
+  if (dtype == WEFT_I32) return f(Tag<int32_t>());
+  if (dtype == WEFT_U8) return f(Tag<uint8_t>());
+  return f(Tag<int64_t>());
+}
+
+template <class T, class L>
+bool CheckLabels(const LossShape& s, const L* labels, const T* weights,
+                 Failure* failure) {
+  for (int64_t i = 0; i < s.samples; ++i) {
+    const int64_t label = static_cast<int64_t>(labels[i]);
+    if (weights[i] == 0 || (label >= 0 && label < s.classes)) continue;
+    failure->Set(WEFT_RANGE,
+                 "label %lld of sample %lld is outside of [0, %lld)",
+                 static_cast<long long>(label), static_cast<long long>(i),
+                 static_cast<long long>(s.classes));
+    return false;
+  }
+  return true;
+}
+
+template <class T, class L>
+void RunLoss(const LossShape& s, const Args& a) {
+  const L* labels = a.Input<L>(1);
+  const T* weights = a.Input<T>(2);
+  if (!CheckLabels(s, labels, weights, a.failure)) return;
+  T* log_prob = a.Output<T>(1);
+  for (int64_t i = 0; i < s.samples; ++i) {
+    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, log_prob + i * s.classes,
+                  s.classes, 1);
+  }
+  const T hit = static_cast<T>(1 - s.smoothing);
+  const T each = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
+  const T sum = ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
+    if (weights[i] == 0) return T(0);
+    const T* row = log_prob + i * s.classes;
+    T loss = hit == 0 ? T(0) : hit * row[labels[i]];  // 0 * -inf is not 0
+    if (each != 0) {
+      loss += each * ReduceRow<SumOf, T>(s.classes,
+                                         [row](int64_t c) { return row[c]; });
+    }
+    return weights[i] * loss;
+  });
+  a.Output<T>(0)[0] = T(0) - sum;
+}
+
+template <class T, class L>
+void RunGrad(const LossShape& s, const Args& a) {
+  const L* labels = a.Input<L>(2);
+  const T* weights = a.Input<T>(3);
+  if (!CheckLabels(s, labels, weights, a.failure)) return;
+  const T dloss = a.Input<T>(0)[0];
+  const T hit = static_cast<T>(1 - s.smoothing);
+  const T each = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
+  for (int64_t i = 0; i < s.samples; ++i) {
+    const T* row = a.Input<T>(1) + i * s.classes;
+    T* to = a.Output<T>(0) + i * s.classes;
+    if (weights[i] == 0) {
+      std::fill(to, to + s.classes, T(0));
+      continue;
+    }
+    const T factor = dloss * weights[i];
+    const T p = std::exp(row[labels[i]]);  // row and result may be one memory
+    for (int64_t c = 0; c < s.classes; ++c) {
+      to[c] = factor * (std::exp(row[c]) - each);
+    }
+    to[labels[i]] = factor * (p - (each + hit));
+  }
+}
+
+std::unique_ptr<Kernel> LossFloat(const Op& op) {
+  LossShape s;
+  if (!op.Arity(3, 2) || !ReadShape(op, op.in[0], op.in[1], op.in[2], &s) ||
+      !op.Check(op.out[0].count == 1 && op.out[1].SameDims(op.in[0]) &&
+                    op.out[0].dtype == op.in[0].dtype &&
+                    op.out[1].dtype == op.in[0].dtype,
+                "results that do not fit")) {
+    return nullptr;
+  }
+  return WithF32F64(op.in[0].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Storage;
+    return WithLabel(op.in[1].dtype, [&](auto l) -> std::unique_ptr<Kernel> {
+      using L = typename decltype(l)::Storage;
+      return MakeKernel([s](const Args& a) { RunLoss<T, L>(s, a); });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> GradFloat(const Op& op) {
+  LossShape s;
+  if (!op.Arity(4, 1) || !ReadShape(op, op.in[1], op.in[2], op.in[3], &s) ||
+      !op.Check(op.in[0].count == 1 && op.out[0].SameDims(op.in[1]) &&
+                    op.in[0].dtype == op.in[1].dtype &&
+                    op.out[0].dtype == op.in[1].dtype,
+                "operands that do not fit")) {
+    return nullptr;
+  }
+  return WithF32F64(op.in[1].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Storage;
+    return WithLabel(op.in[2].dtype, [&](auto l) -> std::unique_ptr<Kernel> {
+      using L = typename decltype(l)::Storage;
+      return MakeKernel([s](const Args& a) { RunGrad<T, L>(s, a); },
+                        InPlaceMask(op) & 2u);
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeCrossEntropy(const Op& op) {
+  return ViaFloat(op, LossFloat);
+}
+std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op) {
+  return ViaFloat(op, GradFloat);
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,285 @@
+// MatMul and Gemm: oneDNN for f32, plain loops for f64.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "devices/cpu/dnnl_op.h"
+#include "devices/cpu/map.h"
+#include "devices/cpu/reduction.h"
+#include "devices/cpu/via_float.h"
+
+namespace weft::cpu {
+namespace {
+
+// y[b] = alpha * a[b] x b[b] + (what y held, if accumulate), with one matrix of
+// each for every step of `batches`, whose strides count matrices.
+struct Product3 {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t a_row = 0, a_column = 0;  // strides
+  int64_t b_row = 0, b_column = 0;
+  double alpha = 1;
+  bool accumulate = false;
+  LoopPlan<3> batches;  // y, a, b
+};
+
+// The operand that is added: y = beta * c, before the product.
+struct Addend {
+  bool present = false;
+  double beta = 1;
+  LoopPlan<2> plan;
+};
+
+// ---- f64
+// ---------------------------------------------------------------------
+
+template <class T>
+void MultiplyOne(const Product3& p, const T* a, const T* b, T* y) {
+  const T alpha = static_cast<T>(p.alpha);
+  for (int64_t i = 0; i < p.m; ++i) {
+    T* row = y + i * p.n;
+    const T* left = a + i * p.a_row;
+    if (!p.accumulate) std::fill(row, row + p.n, T(0));
+    if (p.b_column == 1) {
+      for (int64_t k = 0; k < p.k; ++k) {
+        const T factor = alpha * left[k * p.a_column];
+        const T* right = b + k * p.b_row;
+        for (int64_t j = 0; j < p.n; ++j) row[j] += factor * right[j];
+      }
+      continue;
+    }
+    for (int64_t j = 0; j < p.n; ++j) {
+      const T* right = b + j * p.b_column;
+      row[j] += alpha * ReduceRow<SumOf, T>(p.k, [&](int64_t k) {
+                  return left[k * p.a_column] * right[k * p.b_row];
+                });
+    }
+  }
+}
+
+template <class T>
+class PlainProduct final : public Kernel {
+ public:
+  PlainProduct(Product3 product, Addend addend)
+      : p_(std::move(product)), addend_(std::move(addend)) {}
+
+  void Run(const Args& a) const override {
+    T* y = a.Output<T>(0);
+    if (addend_.present) {
+      T beta = static_cast<T>(addend_.beta);
+      Map1(addend_.plan, y, a.Input<T>(2), [beta](T c) { return beta * c; });
+    }
+    p_.batches.ForEachRun(
+        [&](const int64_t* at, const int64_t* step, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) {
+            MultiplyOne(p_, a.Input<T>(0) + (at[1] + i * step[1]) * p_.m * p_.k,
+                        a.Input<T>(1) + (at[2] + i * step[2]) * p_.k * p_.n,
+                        y + (at[0] + i * step[0]) * p_.m * p_.n);
+          }
+        });
+  }
+
+ private:
+  Product3 p_;
+  Addend addend_;
+};
+
+// ---- f32
+// ---------------------------------------------------------------------
+
+using Dims = dnnl::memory::dims;
+
+dnnl::memory::desc Matrix(const Dims& dims, const Dims& strides) {
+  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+}
+
+class DnnlProduct final : public Kernel {
+ public:
+  DnnlProduct(Product3 product, Addend addend)
+      : p_(std::move(product)), addend_(std::move(addend)) {
+    OneThread one_thread;
+    // One call takes the whole innermost run where the matrices of all three
+    // follow one another; the left ones alone are then more rows.
+    const auto& step = p_.batches.strides(p_.batches.rank() - 1);
+    const int64_t run = p_.batches.dim(p_.batches.rank() - 1);
+    const bool dense_left = p_.a_column == 1 && p_.a_row == p_.k;
+    whole_run_ = step[0] == 1 && step[1] == 1 &&
+                 (step[2] == 1 || (step[2] == 0 && dense_left));
+    Dims lead;
+    int64_t rows = p_.m;
+    if (whole_run_ && run > 1) {
+      step[2] == 0 ? void(rows *= run) : lead.push_back(run);
+    }
+    auto matrix = [&](int64_t r, int64_t c, int64_t sr, int64_t sc,
+                      int64_t size) {
+      Dims dims = lead, strides;
+      if (!lead.empty()) strides.push_back(size);
+      dims.insert(dims.end(), {r, c});
+      strides.insert(strides.end(), {sr, sc});
+      return Matrix(dims, strides);
+    };
+    auto a = matrix(rows, p_.k, p_.a_row, p_.a_column, p_.m * p_.k);
+    auto b = matrix(p_.k, p_.n, p_.b_row, p_.b_column, p_.k * p_.n);
+    auto y = matrix(rows, p_.n, p_.n, 1, p_.m * p_.n);
+    dnnl::primitive_attr attr = UserScratchpad();
+    if (p_.alpha != 1) {
+      attr.set_output_scales(0, {static_cast<float>(p_.alpha)});
+    }
+    if (p_.accumulate) {
+      dnnl::post_ops ops;
+      ops.append_sum(1.0f);
+      attr.set_post_ops(ops);
+    }
+    dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attr,
+                                    CpuEngine());
+    op_.SetPrimitive(pd.scratchpad_desc(), [pd] { return dnnl::matmul(pd); });
+    op_.AddInput(DNNL_ARG_SRC, a, a);
+    op_.AddInput(DNNL_ARG_WEIGHTS, b, b);
+    op_.AddOutput(DNNL_ARG_DST, y, y);
+    workspace = op_.workspace_bytes();
+  }
+
+  void Prepare() override { op_.Prepare(); }
+
+  void Run(const Args& a) const override {
+    float* y = a.Output<float>(0);
+    if (addend_.present) {
+      float beta = static_cast<float>(addend_.beta);
+      Map1(addend_.plan, y, a.Input<float>(2),
+           [beta](float c) { return beta * c; });
+    }
+    p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,
+                              int64_t n) {
+      for (int64_t i = 0; i < (whole_run_ ? 1 : n); ++i) {
+        const float* left =
+            a.Input<float>(0) + (at[1] + i * step[1]) * p_.m * p_.k;
+        const float* right =
+            a.Input<float>(1) + (at[2] + i * step[2]) * p_.k * p_.n;
+        void* operands[] = {const_cast<float*>(left), const_cast<float*>(right),
+                            y + (at[0] + i * step[0]) * p_.m * p_.n};
+        op_.Run(operands, a.workspace);
+      }
+    });
+  }
+
+ private:
+  Product3 p_;
+  Addend addend_;
+  bool whole_run_ = false;
+  DnnlOp op_;
+};
+
+std::unique_ptr<Kernel> MakeProduct(const Op& op, Product3 p, Addend addend) {
+  p.accumulate = addend.present;
+  const uint32_t dtype = op.out[0].dtype;
+  if (dtype == WEFT_F32 && p.m > 0 && p.n > 0 && p.k > 0 &&
+      p.batches.count() > 0) {
+    try {
+      return std::make_unique<DnnlProduct>(p, addend);
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+    }
+  }
+  return WithF32F64(dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
+    using T = typename decltype(tag)::Storage;
+    return std::make_unique<PlainProduct<T>>(std::move(p), std::move(addend));
+  });
+}
+
+bool SameTypes(const Op& op) {
+  bool same = true;
+  for (const Tensor& t : op.in) {
+    same = same && (!t.present() || t.dtype == op.out[0].dtype);
+  }
+  return op.Check(same, "the types differ");
+}
+
+std::unique_ptr<Kernel> MakeMatMulFloat(const Op& op) {
+  if (!op.Arity(2, 1) || !SameTypes(op)) return nullptr;
+  Tensor a = op.in[0], b = op.in[1];
+  const Tensor& y = op.out[0];
+  if (a.rank == 0 || b.rank == 0) return op.Invalid("a scalar operand");
+  const bool a_vector = a.rank == 1, b_vector = b.rank == 1;
+  if (a_vector) {
+    a.rank = 2;
+    a.dims[1] = a.dims[0];
+    a.dims[0] = 1;
+  }
+  if (b_vector) {
+    b.rank = 2;
+    b.dims[1] = 1;
+  }
+  Product3 p;
+  p.m = a.dims[a.rank - 2];
+  p.k = a.dims[a.rank - 1];
+  p.n = b.dims[b.rank - 1];
+  if (b.dims[b.rank - 2] != p.k) return op.Invalid("inner dimensions differ");
+  p.a_row = p.k;
+  p.b_row = p.n;
+  p.a_column = p.b_column = 1;
+  // The batches as tensors of matrices.
+  auto batch_of = [](Tensor t, int drop) {
+    t.rank -= drop;
+    t.count = 1;
+    for (int i = t.rank - 1; i >= 0; --i) {
+      t.strides[i] = t.count;
+      t.count *= t.dims[i];
+    }
+    return t;
+  };
+  const int dropped = 2 - (a_vector ? 1 : 0) - (b_vector ? 1 : 0);
+  if (y.rank < dropped) return op.Invalid("the result has the wrong rank");
+  Tensor batch_y = batch_of(y, dropped);
+  Tensor batch_a = batch_of(a, 2), batch_b = batch_of(b, 2);
+  bool fits = IsBroadcastOf(batch_y, {&batch_a, &batch_b});
+  int at = batch_y.rank;
+  if (fits && !a_vector) fits = y.dims[at++] == p.m;
+  if (fits && !b_vector) fits = y.dims[at++] == p.n;
+  if (!fits) return op.Invalid("the result does not fit the operands");
+  p.batches = LoopPlan<3>(batch_y, {&batch_a, &batch_b});
+  return MakeProduct(op, std::move(p), {});
+}
+
+std::unique_ptr<Kernel> MakeGemmFloat(const Op& op) {
+  if (!op.Arity(2, 3, 1, 1) || !SameTypes(op)) return nullptr;
+  const Tensor &a = op.in[0], &b = op.in[1], &y = op.out[0];
+  if (a.rank != 2 || b.rank != 2 || y.rank != 2) {
+    return op.Invalid("operands that are no matrices");
+  }
+  const int ta = op.Int("transA", 0) != 0 ? 1 : 0;
+  const int tb = op.Int("transB", 0) != 0 ? 1 : 0;
+  Product3 p;
+  p.m = a.dims[ta];
+  p.k = a.dims[1 - ta];
+  p.n = b.dims[1 - tb];
+  if (b.dims[tb] != p.k || y.dims[0] != p.m || y.dims[1] != p.n) {
+    return op.Invalid("the matrices do not fit");
+  }
+  p.a_row = ta != 0 ? 1 : p.k;
+  p.a_column = ta != 0 ? p.m : 1;
+  p.b_row = tb != 0 ? 1 : p.n;
+  p.b_column = tb != 0 ? p.k : 1;
+  p.alpha = op.Float("alpha", 1.0);
+  const int64_t one[1] = {1};
+  const int64_t strides[3][WEFT_MAX_RANK] = {};
+  p.batches = LoopPlan<3>(1, one, strides);
+  Addend addend;
+  if (op.HasInput(2)) {
+    addend.present = true;
+    addend.beta = op.Float("beta", 1.0);
+    addend.plan = LoopPlan<2>(y, {&op.in[2]});
+    if (!addend.plan.ok()) return op.Invalid("C does not broadcast");
+  }
+  return MakeProduct(op, std::move(p), std::move(addend));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeMatMul(const Op& op) {
+  return ViaFloat(op, MakeMatMulFloat);
+}
+
+std::unique_ptr<Kernel> MakeGemm(const Op& op) {
+  return ViaFloat(op, MakeGemmFloat);
+}
+
+}  // namespace weft::cpu

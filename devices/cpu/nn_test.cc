@@ -1,0 +1,262 @@
+// Matrix products, convolution, pooling, normalisation, softmax and losses
+// against the reference.
+#include <vector>
+
+#include "devices/cpu/kernel_harness.h"
+#include "gtest/gtest.h"
+
+namespace weft::cpu {
+namespace {
+
+using Ints = std::vector<int64_t>;
+const DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
+
+// 16-bit results of several roundings inside would need other tolerances.
+const DType kWide[] = {DType::kF32, DType::kF64};
+
+TEST(MatMul, Batches) {
+  Values values(1);
+  for (DType dtype : kFloats) {
+    for (const auto& [a, b] :
+         std::vector<std::pair<Shape, Shape>>{{{33, 65}, {65, 17}},
+                                              {{64}, {64, 9}},
+                                              {{5, 64}, {64}},
+                                              {{31}, {31}},
+                                              {{7, 3, 20}, {20, 11}},
+                                              {{7, 3, 20}, {7, 20, 11}},
+                                              {{3, 20}, {7, 20, 11}},
+                                              {{2, 1, 5, 6}, {3, 6, 4}},
+                                              {{2, 3, 1, 6}, {2, 3, 6, 1}},
+                                              {{4, 1, 3, 5}, {1, 2, 5, 3}},
+                                              {{4}, {2, 4, 3}},
+                                              {{2, 3, 4}, {4}},
+                                              {{0, 4}, {4, 3}},
+                                              {{3, 0}, {0, 4}},
+                                              {{0, 3, 4}, {4, 5}}}) {
+      ExpectMatchesReference(
+          {"MatMul",
+           {},
+           {values.Uniform(dtype, a, -1, 1), values.Uniform(dtype, b, -1, 1)}},
+          Numerics::kAccumulated);
+    }
+  }
+}
+
+TEST(Gemm, TransposesScalesAndAddends) {
+  Values values(2);
+  for (DType dtype : kFloats) {
+    for (int ta : {0, 1}) {
+      for (int tb : {0, 1}) {
+        for (double alpha : {1.0, -0.5}) {
+          for (const Shape& c : {Shape({9, 14}), Shape({14}), Shape({9, 1}),
+                                 Shape(), Shape({1, 14})}) {
+            AttrMap attrs = {{"transA", ta},
+                             {"transB", tb},
+                             {"alpha", alpha},
+                             {"beta", alpha == 1.0 ? 1.0 : 2.0}};
+            std::vector<Literal> inputs = {
+                values.Uniform(dtype, ta ? Shape({20, 9}) : Shape({9, 20}), -1,
+                               1),
+                values.Uniform(dtype, tb ? Shape({14, 20}) : Shape({20, 14}),
+                               -1, 1)};
+            ExpectMatchesReference({"Gemm", attrs, inputs},
+                                   Numerics::kAccumulated);
+            inputs.push_back(values.Uniform(dtype, c, -1, 1));
+            ExpectMatchesReference({"Gemm", attrs, inputs},
+                                   Numerics::kAccumulated);
+          }
+        }
+      }
+    }
+  }
+}
+
+struct ConvCase {
+  Shape x, w;
+  Ints strides, pads, dilations;
+  int64_t group;
+};
+
+TEST(Conv, ForwardAndGradients) {
+  Values values(3);
+  const std::vector<ConvCase> cases = {
+      {{2, 1, 12, 12}, {8, 1, 3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, 1},
+      {{2, 16, 9, 9}, {32, 16, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, 1},
+      {{1, 6, 10, 7}, {4, 3, 3, 2}, {1, 2}, {0, 1, 2, 0}, {2, 1}, 2},
+      {{2, 8, 6, 6}, {8, 1, 3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, 8},
+      {{3, 5, 4, 4}, {7, 5, 1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1},
+      {{1, 2, 5, 5}, {3, 2, 5, 5}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1},
+      {{2, 3, 8, 8}, {4, 3, 3, 3}, {3, 3}, {0, 0, 0, 0}, {1, 1}, 1},
+      {{0, 3, 8, 8}, {4, 3, 3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1}};
+  for (DType dtype : kFloats) {
+    for (const ConvCase& c : cases) {
+      AttrMap attrs = {{"strides", c.strides},
+                       {"pads", c.pads},
+                       {"dilations", c.dilations},
+                       {"group", c.group}};
+      Literal x = values.Uniform(dtype, c.x, -1, 1);
+      Literal w = values.Uniform(dtype, c.w, -1, 1);
+      Literal bias = values.Uniform(dtype, {c.w.dim(0)}, -1, 1);
+      OpCase forward{"Conv", attrs, {x, w}};
+      ExpectMatchesReference(forward, Numerics::kAccumulated);
+      ExpectMatchesReference({"Conv", attrs, {x, w, bias}},
+                             Numerics::kAccumulated);
+      Literal dy = values.Uniform(dtype, OutputTypes(forward)[0].shape, -1, 1);
+      AttrMap to_input = attrs, to_weights = attrs;
+      to_input.Set("input_shape", Ints(c.x.dims().begin(), c.x.dims().end()));
+      to_weights.Set("weight_shape",
+                     Ints(c.w.dims().begin(), c.w.dims().end()));
+      ExpectMatchesReference({"weft.ConvGradInput", to_input, {dy, w}},
+                             Numerics::kAccumulated);
+      ExpectMatchesReference({"weft.ConvGradWeights", to_weights, {dy, x}},
+                             Numerics::kAccumulated);
+    }
+  }
+}
+
+TEST(Pool, ForwardAndGradients) {
+  Values values(4);
+  struct Case {
+    Shape x;
+    Ints kernel, strides, pads;
+    int ceil_mode;
+  };
+  const std::vector<Case> cases = {
+      {{2, 3, 8, 8}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 0},
+      {{2, 2, 7, 9}, {3, 2}, {2, 1}, {1, 0, 1, 1}, 0},
+      {{1, 2, 7, 7}, {3, 3}, {2, 2}, {1, 1, 0, 1}, 1},
+      {{1, 1, 6, 6}, {3, 3}, {2, 2}, {0, 0, 0, 0}, 1},
+      {{2, 1, 4, 4}, {4, 4}, {1, 1}, {0, 0, 0, 0}, 0},
+      {{0, 1, 4, 4}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 0}};
+  for (DType dtype : kFloats) {
+    for (const Case& c : cases) {
+      AttrMap attrs = {{"kernel_shape", c.kernel},
+                       {"strides", c.strides},
+                       {"pads", c.pads},
+                       {"ceil_mode", c.ceil_mode}};
+      // Few values, so that windows have equal maxima.
+      Literal x = Literal::FromDoubles(
+          {dtype, c.x}, values.Uniform(DType::kI32, c.x, -2, 3).ToDoubles());
+      OpCase max{"MaxPool", attrs, {x}};
+      ExpectMatchesReference(max, Numerics::kExact);
+      Literal dy = values.Uniform(dtype, OutputTypes(max)[0].shape, -1, 1);
+      ExpectMatchesReference({"weft.MaxPoolGrad", attrs, {dy, x}},
+                             Numerics::kAccumulated);
+      for (int include : {0, 1}) {
+        AttrMap average = attrs;
+        average.Set("count_include_pad", include);
+        ExpectMatchesReference({"AveragePool", average, {x}},
+                               Numerics::kAccumulated);
+        average.Set("input_shape", Ints(c.x.dims().begin(), c.x.dims().end()));
+        ExpectMatchesReference({"weft.AveragePoolGrad", average, {dy}},
+                               Numerics::kAccumulated);
+      }
+      ExpectMatchesReference({"GlobalAveragePool", {}, {x}},
+                             Numerics::kAccumulated);
+    }
+  }
+  ExpectMatchesReference({"MaxPool",
+                          {{"kernel_shape", Ints{2, 2}}},
+                          {values.Special(DType::kF32, {1, 2, 9, 9})}},
+                         Numerics::kExact);
+}
+
+TEST(Norm, BatchNormalization) {
+  Values values(5);
+  for (DType dtype : kWide) {
+    for (const Shape& shape :
+         {Shape({4, 3, 5, 6}), Shape({30, 7}), Shape({2, 3, 40})}) {
+      auto channel = [&](double low) {
+        return values.Uniform(dtype, {shape.dim(1)}, low, low + 1);
+      };
+      Literal x = values.Uniform(dtype, shape, -1, 3);
+      Literal scale = channel(0.5), bias = channel(-0.5);
+      Literal mean = channel(-0.5), variance = channel(0.5);
+      for (int training : {0, 1}) {
+        ExpectMatchesReference({"BatchNormalization",
+                                {{"training_mode", training}},
+                                {x, scale, bias, mean, variance},
+                                training == 1 ? 3 : 1},
+                               Numerics::kAccumulated);
+      }
+      ExpectMatchesReference(
+          {"weft.BatchNormTraining", {{"epsilon", 1e-3}}, {x, scale, bias}},
+          Numerics::kAccumulated);
+      ExpectMatchesReference(
+          {"weft.BatchNormGrad",
+           {{"epsilon", 1e-3}},
+           {values.Uniform(dtype, shape, -1, 1), x, scale, mean, variance}},
+          Numerics::kAccumulated);
+    }
+  }
+}
+
+TEST(Norm, LayerNormalization) {
+  Values values(6);
+  for (DType dtype : kWide) {
+    for (int64_t axis : {1, 2, -1}) {
+      const Shape shape({3, 5, 70});
+      Shape normalised = axis == 1 ? Shape({5, 70}) : Shape({70});
+      Shape statistic = axis == 1 ? Shape({3, 1, 1}) : Shape({3, 5, 1});
+      Literal x = values.Uniform(dtype, shape, -1, 3);
+      Literal scale = values.Uniform(dtype, normalised, 0.5, 1.5);
+      Literal bias = values.Uniform(dtype, normalised, -1, 1);
+      AttrMap attrs = {{"axis", axis}};
+      ExpectMatchesReference({"LayerNormalization", attrs, {x, scale, bias}},
+                             Numerics::kAccumulated);
+      ExpectMatchesReference({"LayerNormalization", attrs, {x, scale}},
+                             Numerics::kAccumulated);
+      ExpectMatchesReference({"weft.LayerNormGrad",
+                              attrs,
+                              {values.Uniform(dtype, shape, -1, 1), x, scale,
+                               values.Uniform(dtype, statistic, -1, 1),
+                               values.Uniform(dtype, statistic, 0.5, 1)}},
+                             Numerics::kAccumulated);
+    }
+  }
+}
+
+TEST(Softmax, EveryAxis) {
+  Values values(7);
+  for (DType dtype : kFloats) {
+    for (const char* op : {"Softmax", "LogSoftmax"}) {
+      for (int64_t axis : {0, 1, 2, -1}) {
+        ExpectMatchesReference(
+            {op, {{"axis", axis}}, {values.Uniform(dtype, {4, 19, 3}, -8, 8)}},
+            Numerics::kAccumulated);
+      }
+      // No overflow, however large the scores.
+      ExpectMatchesReference(
+          {op, {}, {values.Uniform(dtype, {3, 10}, 1000, 1010)}},
+          Numerics::kAccumulated);
+    }
+  }
+}
+
+TEST(Loss, CrossEntropyWithWeightsAndSmoothing) {
+  Values values(8);
+  for (DType dtype : kFloats) {
+    for (double smoothing : {0.0, 0.1, 1.0}) {
+      AttrMap attrs = {{"label_smoothing", smoothing}};
+      Literal scores = values.Uniform(dtype, {37, 10}, -3, 3);
+      Literal weights = Literal::FromDoubles(
+          {dtype, {37}}, values.Uniform(DType::kI32, {37}, 0, 3).ToDoubles());
+      for (DType label : {DType::kI32, DType::kI64}) {
+        Literal labels = values.Uniform(label, {37}, 0, 10);
+        OpCase loss{
+            "weft.SoftmaxCrossEntropyLoss", attrs, {scores, labels, weights}};
+        ExpectMatchesReference(loss, Numerics::kAccumulated);
+        absl::StatusOr<std::vector<Literal>> forward = RunOnCpu(loss, {});
+        ASSERT_TRUE(forward.ok()) << forward.status();
+        ExpectMatchesReference({"weft.SoftmaxCrossEntropyLossGrad",
+                                attrs,
+                                {values.Uniform(dtype, {}, 0.5, 2),
+                                 (*forward)[1], labels, weights}},
+                               Numerics::kAccumulated);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,98 @@
+// The CPU device as a plugin: one device, memory of the host, kernels from the
+// table in kernel_table.cc. See README.md.
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "devices/cpu/kernel.h"
+#include "plugins/sdk/weft_plugin.hpp"
+
+namespace weft::cpu {
+namespace {
+
+// The kernel for an op; null where there is none. Throws for a description that
+// cannot be right.
+std::unique_ptr<Kernel> Make(const weft_sdk::Op& desc, bool* needs_dense) {
+  Failure failure;
+  Op op(desc, &failure);
+  const KernelEntry* entry = FindKernel(desc.id());
+  std::unique_ptr<Kernel> kernel;
+  if (failure.code == WEFT_OK && entry != nullptr) {
+    *needs_dense = false;
+    for (const Tensor& t : op.out) *needs_dense |= !t.dense;
+    if (!entry->strided_inputs) {
+      for (const Tensor& t : op.in) *needs_dense |= !t.dense;
+    }
+    if (*needs_dense) op.AssumeDense();
+    kernel = entry->make(op);
+  }
+  if (failure.code == WEFT_OK || failure.code == WEFT_UNSUPPORTED) {
+    return failure.code == WEFT_OK ? std::move(kernel) : nullptr;
+  }
+  throw weft_sdk::Error(failure.code, failure.message);
+}
+
+class CpuKernel final : public weft_sdk::Kernel {
+ public:
+  static constexpr bool kStrided = true;  // Match answers for itself
+
+  static bool Match(const weft_sdk::Op& op, weft_match* answer) {
+    bool needs_dense = false;
+    std::unique_ptr<cpu::Kernel> kernel = Make(op, &needs_dense);
+    if (kernel == nullptr) return false;
+    if (needs_dense) answer->fit = WEFT_FIT_NEEDS_DENSE;
+    answer->workspace_bytes = kernel->workspace;
+    answer->in_place = kernel->in_place;
+    return true;
+  }
+
+  explicit CpuKernel(const weft_sdk::Op& op)
+      : num_in_(op.num_in()), num_out_(op.num_out()) {
+    bool needs_dense = false;
+    kernel_ = Make(op, &needs_dense);
+    kernel_->Prepare();
+  }
+
+  void Launch(const weft_sdk::Call& call) const override {
+    const void* in[WEFT_MAX_OPERANDS];
+    void* out[WEFT_MAX_OPERANDS];
+    for (int i = 0; i < num_in_; ++i) in[i] = call.in<void>(i);
+    for (int i = 0; i < num_out_; ++i) out[i] = call.out<void>(i);
+    Failure failure;
+    kernel_->Run(Args{in, out, call.workspace<void>(), &failure});
+    if (failure.code != WEFT_OK) {
+      throw weft_sdk::Error(failure.code, failure.message);
+    }
+  }
+
+ private:
+  int num_in_, num_out_;
+  std::unique_ptr<cpu::Kernel> kernel_;
+};
+
+struct Cpu {
+  static constexpr char kName[] = "cpu";
+  static constexpr char kVendor[] = "weft";
+  static constexpr char kVersion[] = "1.0";
+  using Device = weft_sdk::InlineDevice;
+
+  static bool Describe(uint32_t index, weft_device_info* info) {
+    if (index > 0) return false;
+    weft_sdk::SetText(info->name, "host processor");
+    info->memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return true;
+  }
+
+  static void Register(weft_sdk::Registry* kernels) {
+    for (const KernelEntry& entry : AllKernels()) {
+      kernels->Add<CpuKernel>(entry.op);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace weft::cpu
+
+WEFT_INLINE_PLUGIN(weft::cpu::Cpu, WEFT_ISA_BASELINE)

@@ -1,0 +1,200 @@
+// One element of each elementwise op, in the compute type C: the one place that
+// says what an op does to a number. The kernels of single ops and of fused
+// regions are loops over these.
+//
+// Special values: Max and Min give NaN if an operand is one; Relu keeps NaN;
+// integer arithmetic wraps, an integer divided by 0 gives 0.
+//
+// Threading: stateless.
+#ifndef WEFT_DEVICES_CPU_SCALAR_OPS_H_
+#define WEFT_DEVICES_CPU_SCALAR_OPS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "devices/cpu/numeric.h"
+
+namespace weft::cpu {
+
+// The unsigned type in which integer arithmetic wraps (at least 32 bits wide,
+// so that no promotion to signed int can overflow).
+template <class C>
+using Wrap = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
+
+#define WEFT_CPU_ARITHMETIC(Name, op)                                  \
+  struct Name {                                                        \
+    template <class C>                                                 \
+    static C Apply(C a, C b) {                                         \
+      if constexpr (std::is_integral_v<C>) {                           \
+        using W = Wrap<C>;                                             \
+        return static_cast<C>(static_cast<W>(a) op static_cast<W>(b)); \
+      } else {                                                         \
+        return a op b;                                                 \
+      }                                                                \
+    }                                                                  \
+  };
+WEFT_CPU_ARITHMETIC(AddOp, +)
+WEFT_CPU_ARITHMETIC(SubOp, -)
+WEFT_CPU_ARITHMETIC(MulOp, *)
+#undef WEFT_CPU_ARITHMETIC
+
+struct DivOp {
+  template <class C>
+  static C Apply(C a, C b) {
+    if constexpr (std::is_integral_v<C>) {
+      if (b == 0) return 0;
+      if (std::is_signed_v<C> && b == static_cast<C>(-1)) {
+        return SubOp::Apply<C>(0, a);  // the smallest value wraps
+      }
+      return static_cast<C>(a / b);
+    } else {
+      return a / b;
+    }
+  }
+};
+
+struct PowOp {
+  template <class C>
+  static C Apply(C a, C b) {
+    if constexpr (std::is_integral_v<C>) {  // by way of double, saturating
+      return Convert<C>(
+          std::pow(static_cast<double>(a), static_cast<double>(b)));
+    } else {
+      return std::pow(a, b);
+    }
+  }
+};
+
+struct MaxOp {
+  template <class C>
+  static C Apply(C a, C b) {
+    return (a > b || a != a) ? a : b;
+  }
+};
+struct MinOp {
+  template <class C>
+  static C Apply(C a, C b) {
+    return (a < b || a != a) ? a : b;
+  }
+};
+
+#define WEFT_CPU_COMPARE(Name, op) \
+  struct Name {                    \
+    template <class C>             \
+    static bool Apply(C a, C b) {  \
+      return a op b;               \
+    }                              \
+  };
+WEFT_CPU_COMPARE(EqualOp, ==)
+WEFT_CPU_COMPARE(LessOp, <)
+WEFT_CPU_COMPARE(LessOrEqualOp, <=)
+WEFT_CPU_COMPARE(GreaterOp, >)
+WEFT_CPU_COMPARE(GreaterOrEqualOp, >=)
+#undef WEFT_CPU_COMPARE
+
+struct NegOp {
+  template <class C>
+  static C Apply(C x) {
+    if constexpr (std::is_integral_v<C>) return SubOp::Apply<C>(0, x);
+    return static_cast<C>(-x);
+  }
+};
+struct AbsOp {
+  template <class C>
+  static C Apply(C x) {
+    if constexpr (std::is_unsigned_v<C>) return x;
+    if constexpr (std::is_integral_v<C>) return x < 0 ? NegOp::Apply(x) : x;
+    return static_cast<C>(std::fabs(static_cast<double>(x)));
+  }
+};
+template <>
+inline float AbsOp::Apply(float x) {
+  return std::fabs(x);
+}
+struct ReluOp {
+  template <class C>
+  static C Apply(C x) {
+    return x < 0 ? C(0) : x;
+  }
+};
+struct LeakyReluOp {  // (x, slope)
+  template <class C>
+  static C Apply(C x, C slope) {
+    return x < 0 ? slope * x : x;
+  }
+};
+struct SignOp {
+  template <class C>
+  static C Apply(C x) {
+    return x > 0 ? C(1) : x < 0 ? static_cast<C>(-1) : x;  // keeps NaN and -0
+  }
+};
+
+// Floats only from here on.
+struct ExpOp {
+  template <class C>
+  static C Apply(C x) {
+    return std::exp(x);
+  }
+};
+struct LogOp {
+  template <class C>
+  static C Apply(C x) {
+    return std::log(x);
+  }
+};
+struct SqrtOp {
+  template <class C>
+  static C Apply(C x) {
+    return std::sqrt(x);
+  }
+};
+struct SigmoidOp {
+  template <class C>
+  static C Apply(C x) {
+    C e = std::exp(-std::fabs(x));  // never overflows
+    return (x < 0 ? e : C(1)) / (C(1) + e);
+  }
+};
+struct TanhOp {
+  template <class C>
+  static C Apply(C x) {
+    return std::tanh(x);
+  }
+};
+struct ErfOp {
+  template <class C>
+  static C Apply(C x) {
+    return std::erf(x);
+  }
+};
+struct SoftplusOp {
+  template <class C>
+  static C Apply(C x) {
+    return (x > 0 ? x : C(0) * x) + std::log1p(std::exp(-std::fabs(x)));
+  }
+};
+struct GeluOp {  // x * Phi(x)
+  template <class C>
+  static C Apply(C x) {
+    return C(0.5) * x * std::erfc(-x * C(0.70710678118654752440));
+  }
+};
+struct GeluTanhOp {
+  template <class C>
+  static C Apply(C x) {
+    const C k = C(0.79788456080286535588);  // sqrt(2 / pi)
+    return C(0.5) * x * (C(1) + std::tanh(k * (x + C(0.044715) * x * x * x)));
+  }
+};
+struct ReciprocalOp {
+  template <class C>
+  static C Apply(C x) {
+    return C(1) / x;
+  }
+};
+
+}  // namespace weft::cpu
+
+#endif  // WEFT_DEVICES_CPU_SCALAR_OPS_H_

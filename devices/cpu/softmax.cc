@@ -1,0 +1,44 @@
+// Softmax and LogSoftmax along one axis.
+#include "devices/cpu/softmax.h"
+
+#include "devices/cpu/via_float.h"
+
+namespace weft::cpu {
+namespace {
+
+std::unique_ptr<Kernel> SoftmaxFloat(const Op& op) {
+  if (!op.Arity(1, 1)) return nullptr;
+  const Tensor& x = op.in[0];
+  if (!op.Check(x.dtype == op.out[0].dtype, "the types differ") ||
+      !op.Check(x.SameDims(op.out[0]), "the shapes differ")) {
+    return nullptr;
+  }
+  const int axis = op.Axis(op.Int("axis", -1), x.rank);
+  if (axis < 0) return nullptr;
+  const int64_t outer = Product(x.dims, 0, axis), n = x.dims[axis];
+  const int64_t inner = Product(x.dims, axis + 1, x.rank);
+  const bool log = op.id == WEFT_OP_LOG_SOFTMAX;
+  return WithF32F64(x.dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
+    using T = typename decltype(tag)::Storage;
+    return MakeKernel(
+        [=](const Args& a) {
+          for (int64_t o = 0; o < outer; ++o) {
+            for (int64_t i = 0; i < inner; ++i) {
+              const T* row = a.Input<T>(0) + o * n * inner + i;
+              T* to = a.Output<T>(0) + o * n * inner + i;
+              log ? LogSoftmaxRow(row, to, n, inner)
+                  : SoftmaxRow(row, to, n, inner);
+            }
+          }
+        },
+        InPlaceMask(op));
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeSoftmax(const Op& op) {
+  return ViaFloat(op, SoftmaxFloat);
+}
+
+}  // namespace weft::cpu

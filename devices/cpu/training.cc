@@ -1,0 +1,145 @@
+// Scalars of a training step: gradient norm, clipping factor, learning rate.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "devices/cpu/kernel.h"
+#include "devices/cpu/reduction.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kNormBlock = 4096;
+
+template <class T>
+void AddSquares(const T* x, int64_t n, TreeOf<SumOf, double>* tree) {
+  for (int64_t i = 0; i < n; i += kNormBlock) {
+    tree->Add(ReduceBlock<SumOf, double>(
+        i, std::min(n, i + kNormBlock), [x](int64_t k) {
+          const double v = static_cast<double>(static_cast<Compute<T>>(x[k]));
+          return v * v;
+        }));
+  }
+}
+
+bool CheckScalarResult(const Op& op) {
+  return op.Check(op.out[0].count == 1 && (op.out[0].dtype == WEFT_F32 ||
+                                           op.out[0].dtype == WEFT_F64),
+                  "the result is not a scalar float");
+}
+
+void WriteScalar(const Args& a, uint32_t dtype, double value) {
+  if (dtype == WEFT_F64) {
+    a.Output<double>(0)[0] = value;
+  } else {
+    a.Output<float>(0)[0] = static_cast<float>(value);
+  }
+}
+
+}  // namespace
+
+// Blocks of 4096 elements of each gradient, summed in double; a balanced tree
+// over all blocks in operand order.
+std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
+  if (!op.Arity(1, WEFT_MAX_OPERANDS, 1, 1) || !CheckScalarResult(op)) {
+    return nullptr;
+  }
+  struct Part {
+    uint32_t dtype;
+    int64_t count;
+  };
+  std::vector<Part> parts;
+  for (const Tensor& t : op.in) {
+    if (!op.Check(IsFloatType(t.dtype), "a gradient that is not a float")) {
+      return nullptr;
+    }
+    parts.push_back({t.dtype, t.count});
+  }
+  const uint32_t dtype = op.out[0].dtype;
+  return MakeKernel([parts = std::move(parts), dtype](const Args& a) {
+    TreeOf<SumOf, double> tree;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const int64_t n = parts[i].count;
+      const int k = static_cast<int>(i);
+      switch (parts[i].dtype) {
+        case WEFT_F32:
+          AddSquares(a.Input<float>(k), n, &tree);
+          break;
+        case WEFT_F64:
+          AddSquares(a.Input<double>(k), n, &tree);
+          break;
+        case WEFT_F16:
+          AddSquares(a.Input<Half>(k), n, &tree);
+          break;
+        default:
+          AddSquares(a.Input<Bfloat>(k), n, &tree);
+          break;
+      }
+    }
+    WriteScalar(a, dtype, std::sqrt(tree.Result()));
+  });
+}
+
+// min(1, clip_norm / norm); NaN stays NaN.
+std::unique_ptr<Kernel> MakeClipScale(const Op& op) {
+  if (!op.Arity(1, 1) || !CheckScalarResult(op) ||
+      !op.Check(op.in[0].count == 1 && op.in[0].dtype == op.out[0].dtype,
+                "the norm is not a scalar of the result's type")) {
+    return nullptr;
+  }
+  const double clip = op.Float("clip_norm", 1.0);
+  const uint32_t dtype = op.out[0].dtype;
+  return MakeKernel([clip, dtype](const Args& a) {
+    const double norm = dtype == WEFT_F64
+                            ? a.Input<double>(0)[0]
+                            : static_cast<double>(a.Input<float>(0)[0]);
+    const double ratio = clip / norm;
+    WriteScalar(a, dtype, ratio > 1.0 ? 1.0 : ratio);
+  });
+}
+
+// Weft defines the value bit by bit, so that all devices agree: in double, in
+// this order of operations. While step < warmup_steps it is base times
+// (step + 1) / warmup_steps; after that the schedule's.
+std::unique_ptr<Kernel> MakeLearningRate(const Op& op) {
+  if (!op.Arity(1, 1) || !CheckScalarResult(op) ||
+      !op.Check(op.in[0].dtype == WEFT_I64 && op.in[0].count == 2,
+                "the counter is not i64[2]")) {
+    return nullptr;
+  }
+  const std::string schedule = op.String("schedule", "constant");
+  const bool stepped = schedule == "step", cosine = schedule == "cosine";
+  if (!stepped && !cosine && schedule != "constant") {
+    return op.Unsupported("an unknown schedule");
+  }
+  const double base = op.Float("base", 0.0), gamma = op.Float("gamma", 0.1);
+  const double final_rate = op.Float("final", 0.0);
+  const int64_t warmup = op.Int("warmup_steps", 0);
+  const int64_t total = op.Int("total_steps", 0);
+  const int64_t step_size = op.Int("step_size", 0);
+  if (!op.Check(!stepped || step_size > 0, "step_size must be positive") ||
+      !op.Check(!cosine || total > warmup,
+                "total_steps must be above warmup_steps")) {
+    return nullptr;
+  }
+  const uint32_t dtype = op.out[0].dtype;
+  return MakeKernel([=](const Args& a) {
+    const int64_t step = a.Input<int64_t>(0)[0];
+    double rate = base;
+    if (step < warmup) {
+      rate = base * static_cast<double>(step + 1) / static_cast<double>(warmup);
+    } else if (stepped) {
+      rate = base * std::pow(gamma, static_cast<double>(step / step_size));
+    } else if (cosine) {
+      double progress = static_cast<double>(step - warmup) /
+                        static_cast<double>(total - warmup);
+      if (progress > 1.0) progress = 1.0;
+      rate = final_rate +
+             (base - final_rate) *
+                 (0.5 * (1.0 + std::cos(3.14159265358979323846 * progress)));
+    }
+    WriteScalar(a, dtype, rate);
+  });
+}
+
+}  // namespace weft::cpu
