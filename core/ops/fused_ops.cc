@@ -55,7 +55,9 @@ absl::Status CheckInstruction(const OpView& op, const int64_t* words,
                               int64_t index) {
   std::string where = absl::StrCat("instruction ", index);
   auto id = static_cast<OpId>(words[0]);
-  int arity = words[0] < 0 ? 0 : ScalarArity(id);
+  // The cast keeps 32 bits only: a larger number must not become an id.
+  bool is_id = static_cast<int64_t>(id) == words[0];
+  int arity = is_id ? ScalarArity(id) : 0;
   if (arity == 0) {
     return op.Error(ErrorCode::kBadAttribute,
                     absl::StrCat(where, " has op id ", words[0],

@@ -152,7 +152,7 @@ TEST(LossTest, GradientAndDecomposition) {
       EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
       OpCase grad = {"weft.SoftmaxCrossEntropyLossGrad",
                      c.attrs,
-                     {Literal::Scalar<double>(0.7), weft::Run(c).value()[1],
+                     {Literal::Scalar<double>(0.7), weft::RunOp(c).value()[1],
                       labels, c.inputs[2]}};
       EXPECT_EQ(CheckDecomposition(grad), absl::OkStatus());
     }
@@ -184,7 +184,7 @@ TEST(LossTest, WeightZeroIsExactlyNothing) {
       EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
       OpCase grad = {"weft.SoftmaxCrossEntropyLossGrad",
                      c.attrs,
-                     {Literal::Scalar<double>(1), weft::Run(c).value()[1],
+                     {Literal::Scalar<double>(1), weft::RunOp(c).value()[1],
                       c.inputs[1], c.inputs[2]}};
       std::vector<double> dscores = ResultOf(grad);
       EXPECT_EQ(dscores[2], 0);
@@ -208,7 +208,7 @@ TEST(LossTest, ReferenceRefusesLabelsOutOfRange) {
     OpCase c =
         Loss(RandomLiteral({2, 3}, 1), Literal::Of<int64_t>({2}, {0, bad}),
              Literal::Of<double>({2}, {1, 1}), 0.0);
-    absl::Status status = weft::Run(c).status();
+    absl::Status status = weft::RunOp(c).status();
     EXPECT_TRUE(IsError(status, ErrorCode::kLabelRange)) << status;
     EXPECT_THAT(std::string(status.message()),
                 testing::AllOf(testing::HasSubstr(std::to_string(bad)),
@@ -248,7 +248,7 @@ TEST(DropoutTest, InfersAndChecks) {
 
 TEST(DropoutTest, ModelFormIsIdentity) {
   OpCase c = {"Dropout", {{"ratio", 0.9}}, {RandomLiteral({2, 3}, 1)}};
-  EXPECT_EQ(weft::Run(c).value()[0], c.inputs[0]);
+  EXPECT_EQ(weft::RunOp(c).value()[0], c.inputs[0]);
   EXPECT_EQ(CheckGradient(c), absl::OkStatus());
   EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
 }

@@ -196,7 +196,7 @@ TEST(LayerNormalizationTest, GradientAndDecomposition) {
     c.inputs.pop_back();
     EXPECT_EQ(CheckGradient(c), absl::OkStatus());
     EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
-    std::vector<Literal> y = weft::Run(c).value();
+    std::vector<Literal> y = weft::RunOp(c).value();
     EXPECT_EQ(CheckDecomposition({"weft.LayerNormGrad",
                                   {{"axis", k.axis}},
                                   {RandomLiteral(k.x, 4), c.inputs[0],

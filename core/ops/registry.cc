@@ -47,10 +47,16 @@ void OpRegistry::Add(OpSchema schema) {
 
 absl::StatusOr<const OpSchema*> OpRegistry::Find(absl::string_view name) const {
   if (const OpSchema* schema = FindOrNull(name)) return schema;
-  std::vector<std::string> known;
-  for (const OpSchema* schema : All()) known.push_back(schema->name);
-  std::string hint = DidYouMean(name, known);
-  if (hint.empty()) hint = DidYouMean(absl::StrCat("weft.", name), known);
+  // One of our own ops without its prefix is the likeliest slip.
+  std::string prefixed = absl::StrCat("weft.", name);
+  std::string hint;
+  if (FindOrNull(prefixed) != nullptr) {
+    hint = absl::StrCat("; did you mean '", prefixed, "'?");
+  } else {
+    std::vector<std::string> known;
+    for (const OpSchema* schema : All()) known.push_back(schema->name);
+    hint = DidYouMean(name, known);
+  }
   return MakeError(ErrorCode::kUnknownOp,
                    absl::StrCat("no operator '", name, "'", hint));
 }

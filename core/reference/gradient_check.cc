@@ -99,7 +99,7 @@ absl::StatusOr<double> LossAt(OpCase c, size_t operand, size_t element,
   std::vector<double> x = c.inputs[operand].ToDoubles();
   x[element] = value;
   c.inputs[operand] = Literal::FromDoubles(c.inputs[operand].type(), x);
-  WEFT_ASSIGN_OR_RETURN(std::vector<Literal> results, Run(c));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Literal> results, RunOp(c));
   return Loss(results, weights);
 }
 
@@ -165,7 +165,7 @@ Literal RandomLiteral(const Shape& shape, uint64_t seed, double low,
   return Literal::FromDoubles({DType::kF64, shape}, values);
 }
 
-absl::StatusOr<std::vector<Literal>> Run(const OpCase& c) {
+absl::StatusOr<std::vector<Literal>> RunOp(const OpCase& c) {
   WEFT_ASSIGN_OR_RETURN(Prepared p, Prepare(c));
   return Evaluate(p.View(c), c.inputs);
 }
@@ -176,7 +176,7 @@ absl::Status CheckGradient(const OpCase& c,
   if (p.schema->gradient == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(c.op, " has no gradient"));
   }
-  WEFT_ASSIGN_OR_RETURN(std::vector<Literal> results, Run(c));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Literal> results, RunOp(c));
   WEFT_RETURN_IF_ERROR(CheckGradientOf(c, p, results, options, -1));
   if (results.size() < 2) return absl::OkStatus();
   for (int i = 0; i < static_cast<int>(results.size()); ++i) {
@@ -213,7 +213,7 @@ absl::Status CheckDecomposition(const OpCase& c, double tolerance) {
     return absl::InvalidArgumentError(
         absl::StrCat(c.op, " has no decomposition"));
   }
-  WEFT_ASSIGN_OR_RETURN(std::vector<Literal> expected, Run(c));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Literal> expected, RunOp(c));
   for (auto mode :
        {EagerEmitter::Mode::kDirect, EagerEmitter::Mode::kPrimitives}) {
     EagerEmitter emit(mode);

@@ -35,7 +35,7 @@ Literal RandomLiteral(const Shape& shape, uint64_t seed, double low = -1,
                       double high = 1);
 
 // Infers and evaluates.
-absl::StatusOr<std::vector<Literal>> Run(const OpCase& c);
+absl::StatusOr<std::vector<Literal>> RunOp(const OpCase& c);
 
 struct GradientCheckOptions {
   double step = 1e-5;

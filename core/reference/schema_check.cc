@@ -85,7 +85,7 @@ std::string InferText(const std::string& op, const AttrMap& attrs,
 }
 
 std::vector<double> ResultOf(const OpCase& c, int i) {
-  absl::StatusOr<std::vector<Literal>> results = Run(c);
+  absl::StatusOr<std::vector<Literal>> results = RunOp(c);
   EXPECT_EQ(results.status(), absl::OkStatus());
   return results.ok() ? (*results)[i].ToDoubles() : std::vector<double>();
 }

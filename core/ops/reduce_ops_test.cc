@@ -1,0 +1,135 @@
+#include <cmath>
+
+#include "core/reference/gradient_check.h"
+#include "core/reference/schema_check.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using testing::ElementsAre;
+
+AttrMap Axes(Ints axes, int keepdims = 1) {
+  return {{"axes", std::move(axes)}, {"keepdims", keepdims}};
+}
+
+TEST(ReduceTest, Infers) {
+  EXPECT_EQ(InferText("ReduceSum", {}, {"f32[2,3]"}), "f32[1,1]");
+  EXPECT_EQ(InferText("ReduceSum", Axes({}, 0), {"i32[2,3]"}), "i32[]");
+  EXPECT_EQ(InferText("ReduceMax", Axes({-1}), {"f16[2,3]"}), "f16[2,1]");
+  EXPECT_EQ(InferText("ReduceMin", Axes({2, 0}, 0), {"f32[2,3,4]"}), "f32[3]");
+  EXPECT_EQ(InferText("ReduceProd", Axes({0}), {"f32[0,3]"}), "f32[1,3]");
+  EXPECT_EQ(InferText("ReduceMean", {}, {"f32[]"}), "f32[]");
+  EXPECT_EQ(InferText("ArgMax", {}, {"f32[2,3]"}), "i64[1,3]");
+  EXPECT_EQ(InferText("ArgMax", {{"axis", -1}, {"keepdims", 0}}, {"i8[2,3]"}),
+            "i64[2]");
+}
+
+TEST(ReduceTest, Errors) {
+  EXPECT_THAT(InferText("ReduceSum", Axes({2}), {"f32[2,3]"}),
+              ErrorWith("WEFT-2003", {"axis 2", "rank 2"}));
+  EXPECT_THAT(InferText("ReduceSum", Axes({1, -1}), {"f32[2,3]"}),
+              ErrorWith("WEFT-2003", {"twice", "[1, -1]"}));
+  EXPECT_THAT(InferText("ReduceSum", Axes({}, 2), {"f32[2]"}),
+              ErrorWith("WEFT-2003", {"keepdims", "2"}));
+  EXPECT_THAT(InferText("ReduceSum", {}, {"bool[2]"}),
+              ErrorWith("WEFT-2005", {"bool[2]"}));
+  EXPECT_THAT(InferText("ReduceMean", {}, {"i32[2]"}),
+              ErrorWith("WEFT-2005", {"float", "i32[2]"}));
+  for (const char* op : {"ReduceMax", "ReduceMin"}) {
+    EXPECT_THAT(InferText(op, {}, {"f32[0,3]"}),
+                ErrorWith("WEFT-2004", {"axis 0", "f32[0,3]"}));
+  }
+  EXPECT_THAT(InferText("ArgMax", {}, {"f32[0]"}),
+              ErrorWith("WEFT-2004", {"f32[0]"}));
+  EXPECT_THAT(InferText("ArgMax", {}, {"f32[]"}),
+              ErrorWith("WEFT-2003", {"axis 0", "rank 0"}));
+}
+
+TEST(ReduceTest, Values) {
+  Literal x = Literal::Of<double>({2, 3}, {1, -2, 3, 4, 5, -6});
+  struct Case {
+    const char* op;
+    std::vector<double> rows, columns, all;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"ReduceSum", {2, 3}, {5, 3, -3}, {5}},
+           {"ReduceMean", {2.0 / 3, 1}, {2.5, 1.5, -1.5}, {5.0 / 6}},
+           {"ReduceMax", {3, 5}, {4, 5, 3}, {5}},
+           {"ReduceMin", {-2, -6}, {1, -2, -6}, {-6}},
+           {"ReduceProd", {-6, -120}, {4, -10, -18}, {720}},
+       }) {
+    EXPECT_EQ(ResultOf({c.op, Axes({1}), {x}}), c.rows) << c.op;
+    EXPECT_EQ(ResultOf({c.op, Axes({0}, 0), {x}}), c.columns) << c.op;
+    EXPECT_EQ(ResultOf({c.op, {}, {x}}), c.all) << c.op;
+  }
+}
+
+TEST(ReduceTest, EmptySumsAndProducts) {
+  Literal none = Literal::Of<double>({0, 2}, {});
+  EXPECT_THAT(ResultOf({"ReduceSum", Axes({0}), {none}}), ElementsAre(0, 0));
+  EXPECT_THAT(ResultOf({"ReduceProd", Axes({0}), {none}}), ElementsAre(1, 1));
+}
+
+TEST(ReduceTest, IntegersWrapAround) {
+  Literal x = Literal::Of<int8_t>({3}, {100, 100, 100});
+  EXPECT_THAT(ResultOf({"ReduceSum", {}, {x}}), ElementsAre(300 - 256));
+  EXPECT_THAT(ResultOf({"ReduceProd", {}, {x}}), ElementsAre(64));  // mod 256
+  EXPECT_THAT(ResultOf({"ReduceMax", {}, {x}}), ElementsAre(100));
+}
+
+TEST(ReduceTest, NanWins) {
+  Literal x = Literal::Of<double>({3}, {1, std::nan(""), 7});
+  EXPECT_TRUE(std::isnan(ResultOf({"ReduceMax", {}, {x}})[0]));
+  EXPECT_TRUE(std::isnan(ResultOf({"ReduceMin", {}, {x}})[0]));
+  EXPECT_THAT(ResultOf({"ArgMax", {}, {x}}), ElementsAre(1));
+}
+
+TEST(ReduceTest, ArgMaxTakesTheFirst) {
+  Literal x = Literal::Of<float>({2, 3}, {1, 5, 5, 7, 2, 7});
+  EXPECT_THAT(ResultOf({"ArgMax", {{"axis", 1}}, {x}}), ElementsAre(1, 0));
+  EXPECT_THAT(ResultOf({"ArgMax", {{"axis", 0}}, {x}}), ElementsAre(1, 0, 1));
+  EXPECT_THAT(ResultOf({"ArgMax", {{"axis", -2}, {"keepdims", 0}}, {x}}),
+              ElementsAre(1, 0, 1));
+}
+
+TEST(ReduceTest, GradientsOfEveryAxisVariant) {
+  std::vector<AttrMap> variants = {{},         Axes({0}),       Axes({1}, 0),
+                                   Axes({-1}), Axes({0, 2}, 0), Axes({}, 0)};
+  for (const char* op :
+       {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}) {
+    for (const AttrMap& attrs : variants) {
+      OpCase c{op, attrs, {RandomLiteral({2, 3, 2}, 7)}};
+      EXPECT_EQ(CheckGradient(c), absl::OkStatus());
+    }
+    EXPECT_EQ(CheckGradient({op, {}, {RandomLiteral({}, 1)}}),
+              absl::OkStatus());
+  }
+  EXPECT_EQ(CheckGradient({"ArgMax", {}, {RandomLiteral({4}, 1)}}),
+            absl::OkStatus());
+}
+
+TEST(ReduceTest, ProductGradientWithZeros) {
+  for (std::vector<double> row : std::vector<std::vector<double>>{
+           {2, 3, 4}, {2, 0, 4}, {0, 3, 0}, {0, 0, 0}}) {
+    OpCase c{"ReduceProd", {}, {Literal::Of<double>({3}, row)}};
+    EXPECT_EQ(CheckGradient(c), absl::OkStatus());
+  }
+}
+
+TEST(ReduceTest, MeanDecomposes) {
+  for (const AttrMap& attrs : {AttrMap{}, Axes({1}), Axes({0, -1}, 0)}) {
+    OpCase c{"ReduceMean", attrs, {RandomLiteral({2, 3, 2}, 7)}};
+    EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+  }
+}
+
+TEST(ReduceTest, CostCountsTheOperand) {
+  EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).flops, 200);
+  EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).bytes, 804);
+}
+
+}  // namespace
+}  // namespace weft
