@@ -9,8 +9,10 @@
 namespace weft {
 namespace {
 
-// How many blocks the improving search may place in all.
+// How many blocks the improving search may place in all, and how often it may
+// fail in a row.
 constexpr int kSearchBudget = 40000;
+constexpr int kSearchPatience = 100;
 
 class Packer {
  public:
@@ -52,6 +54,28 @@ class Packer {
       out.bytes = std::max(out.bytes, at + size_[b]);
     }
     return out;
+  }
+
+  // The bytes of some blocks that all conflict with one another, found by
+  // taking the largest first: no packing is smaller.
+  uint64_t CliqueBound() const {
+    std::vector<int> by_size = OrderBy([&](int b) { return size_[b]; });
+    uint64_t bound = 0;
+    for (int start : by_size) {
+      if (static_cast<uint64_t>(n_) * size_[start] <= bound) break;
+      uint64_t sum = size_[start];
+      std::vector<bool> open(n_, false);
+      for (int b : neighbours_[start]) open[b] = true;
+      for (int b : by_size) {
+        if (!open[b]) continue;
+        sum += size_[b];
+        std::vector<bool> both(n_, false);
+        for (int c : neighbours_[b]) both[c] = open[c];
+        open = std::move(both);
+      }
+      bound = std::max(bound, sum);
+    }
+    return bound;
   }
 
   // Total bytes of a block and all that conflict with it: the crowd it is in.
@@ -96,8 +120,10 @@ class Packer {
   Packing Improve(std::vector<int> order, Packing best,
                   uint64_t lower_bound) const {
     uint64_t state = 1;
-    const int tries = n_ < 2 ? 0 : kSearchBudget / n_;
+    const int tries = n_ < 3 ? 0 : kSearchBudget / n_;
+    int failed = 0;
     for (int t = 0; t < tries && best.bytes > lower_bound; ++t) {
+      if (++failed > kSearchPatience) break;
       std::vector<int> candidate = order;
       auto top = std::find_if(candidate.begin(), candidate.end(), [&](int b) {
         return best.offsets[b] + size_[b] == best.bytes && size_[b] > 0;
@@ -111,6 +137,7 @@ class Packer {
                   candidate.begin() + from + 1);
       Packing packing = Place(candidate);
       if (packing.bytes <= best.bytes) {
+        if (packing.bytes < best.bytes) failed = 0;
         best = std::move(packing);
         order = std::move(candidate);
       }
@@ -137,9 +164,8 @@ Packing PackBlocks(absl::Span<const Block> blocks, uint64_t alignment) {
 
 Packing PackConflicting(absl::Span<const uint64_t> bytes, uint64_t alignment,
                         const std::function<bool(int, int)>& conflicts) {
-  uint64_t largest = 0;
-  for (uint64_t b : bytes) largest = std::max(largest, AlignUp(b, alignment));
-  return Packer(bytes, alignment, conflicts).Best(largest);
+  Packer packer(bytes, alignment, conflicts);
+  return packer.Best(packer.CliqueBound());
 }
 
 uint64_t MostLiveBytes(absl::Span<const Block> blocks, uint64_t alignment) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/placement/kernel_desc.h"
+#include "core/base/hash.h"
 
 namespace weft {
 

@@ -1,6 +1,5 @@
 #include "compiler/placement/kernel_desc.h"
 
-#include "core/base/sha256.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -94,11 +93,6 @@ std::string StableBytes(const google::protobuf::MessageLite& message) {
   message.SerializeToCodedStream(&coded);
   coded.Trim();
   return bytes;
-}
-
-uint64_t StableHash(absl::string_view bytes) {
-  std::string hex = Sha256Hex(bytes);
-  return std::strtoull(hex.substr(0, 16).c_str(), nullptr, 16);
 }
 
 }  // namespace weft

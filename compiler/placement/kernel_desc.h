@@ -29,9 +29,6 @@ plan::Constant DescribeConstant(const Literal& literal, uint32_t device);
 // Equal messages give equal bytes, in every process.
 std::string StableBytes(const google::protobuf::MessageLite& message);
 
-// The first 64 bits of the bytes' SHA-256.
-uint64_t StableHash(absl::string_view bytes);
-
 }  // namespace weft
 
 #endif  // WEFT_COMPILER_PLACEMENT_KERNEL_DESC_H_

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/placement/kernel_desc.h"
+#include "compiler/transforms/decompose.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -186,7 +187,7 @@ class Placer {
       return absl::OkStatus();
     }
     const bool fallback = target != 0 && !options_.strict;
-    if (Decomposes(*node, {target})) return Decompose(node, name);
+    if (Decomposes(*node, {target})) return Decompose(*node, name);
     if (fallback && Supports(0, graph().View(*node))) {
       Use(*node, 0,
           absl::StrCat("placement: on ", options_.devices[0].name(),
@@ -195,7 +196,7 @@ class Placer {
       return absl::OkStatus();
     }
     if (fallback && Decomposes(*node, {target, 0})) {
-      return Decompose(node, name);
+      return Decompose(*node, name);
     }
     return MakeError(
         ErrorCode::kNoKernel,
@@ -248,6 +249,10 @@ class Placer {
     GraphEmitter emitter(&trial, "trial", "");
     node.schema().decompose(graph.View(node), inputs, emitter);
     if (!emitter.status().ok()) return false;
+    if (node.schema().effect == OpEffect::kUpdate &&
+        !AssignsAll(graph, node, devices)) {
+      return false;
+    }
     for (const Node* part : std::as_const(trial).Nodes()) {
       if (part->Is(OpId::kInput) || part->Is(OpId::kConstant)) continue;
       if (RenamesBytes(*part)) continue;
@@ -260,33 +265,35 @@ class Placer {
     return true;
   }
 
-  absl::Status Decompose(Node* node, absl::string_view device) {
-    GraphEmitter emitter(
-        &graph(), node->name(),
-        absl::StrCat("placement: part of '", node->name(), "', ", device,
-                     " has no kernel for ", node->op()));
-    emitter.set_placement(node->device, node->stage);
+  // The new values of a decomposed update are stored by weft.Assign.
+  bool AssignsAll(const Graph& graph, const Node& node,
+                  absl::Span<const uint32_t> devices) const {
+    auto assign = OpRegistry::Global().Find("weft.Assign");
+    if (!assign.ok()) return false;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const TensorType& type = graph.type(node.input(i));
+      std::vector<TensorType> operands = {type, type};
+      std::vector<TensorType> results = {type};
+      AttrMap attrs;
+      OpView view(**assign, node.name(), attrs, operands, results);
+      bool can = false;
+      for (uint32_t d : devices) can = can || Supports(d, view);
+      if (!can) return false;
+    }
+    return true;
+  }
+
+  absl::Status Decompose(const Node& node, absl::string_view device) {
     const int32_t first_new = graph().id_bound();
-    std::vector<Value> inputs(node->inputs().begin(), node->inputs().end());
-    std::vector<Value> results =
-        node->schema().decompose(graph().View(*node), inputs, emitter);
-    WEFT_RETURN_IF_ERROR(emitter.status());
-    for (int i = 0; i < node->num_outputs(); ++i) {
-      if (graph().Uses(node->output(i)).empty()) continue;
-      WEFT_RETURN_IF_ERROR(graph().ReplaceUses(node->output(i), results[i]));
-    }
-    // What had to come before the node comes before its parts, and what waited
-    // for it waits for all of them.
-    std::vector<int32_t> before(node->control_inputs().begin(),
-                                node->control_inputs().end());
-    std::vector<int32_t> after = graph().ControlUses(node->id());
+    const std::string why =
+        absl::StrCat("placement: part of '", node.name(), "', ", device,
+                     " has no kernel for ", node.op());
+    WEFT_RETURN_IF_ERROR(DecomposeNode(&graph(), node.id()));
     for (int32_t part = first_new; part < graph().id_bound(); ++part) {
-      if (graph().node(part)->Is(OpId::kConstant)) continue;
-      for (int32_t b : before) graph().AddControlInput(part, b);
-      for (int32_t a : after) graph().AddControlInput(a, part);
+      if (!graph().Contains(part)) continue;
+      graph().node(part)->provenance.push_back(why);
     }
-    for (int32_t a : after) graph().RemoveControlInput(a, node->id());
-    return graph().Remove(node->id());
+    return absl::OkStatus();
   }
 
   void Use(const Node& node, uint32_t device, std::string reason) {
