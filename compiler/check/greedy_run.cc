@@ -30,7 +30,7 @@ absl::StatusOr<GreedyRun> RunGreedily(const actor::TableSpec& spec,
            table.acts(i) < uint64_t{table.acts_per_period(i)} * periods;
   };
   auto act = [&](uint32_t i) {
-    for (i = table.Candidate(i); can_act(i); i = table.Candidate(i)) {
+    for (; can_act(i); i = table.Candidate(i)) {
       table.Act(i, &effects);
       run.order.push_back(i);
       for (const actor::Message& m : effects.at_launch()) queue.Push(m);

@@ -271,6 +271,7 @@ struct ActorTable::Builder {
     port.bits = static_cast<uint8_t>(pattern[0]);
     port.divisor = static_cast<uint16_t>(s.ack_divisor);
     port.aliased = s.aliased;
+    port.single = s.copies == 1 && !s.aliased && pattern == EveryAct();
     port.route = static_cast<uint32_t>(table.routes_.size());
     Route route;
     route.to = s.producer;
@@ -310,6 +311,8 @@ struct ActorTable::Builder {
     port.pattern = AddPattern(pattern);
     port.bits = static_cast<uint8_t>(pattern[0]);
     port.acks = static_cast<uint32_t>(table.acks_left_.size());
+    port.single = s.copies == 1 && !s.alias && s.acks_per_copy > 0 &&
+                  pattern == EveryAct();
     if (!s.alias) table.acks_left_.resize(port.acks + s.copies, 0);
     port.route = static_cast<uint32_t>(table.routes_.size());
     port.route_count = static_cast<uint32_t>(s.readers.size());
@@ -400,11 +403,13 @@ void ActorTable::ReservePeriods(uint64_t period) {
 }
 
 void ActorTable::FinishPeriod(uint64_t period) {
-  // Only actors that the lease does not reach (a Recv) get past the room that
-  // SetLease made.
-  if (period - periods_finished_ >= unfinished_.size()) ReservePeriods(period);
+  if (period - periods_finished_ >= unfinished_.size()) {
+    // Only actors that the lease does not reach (a Recv) get past the room
+    // that SetLease made.
+    ReservePeriods(period);
+    --unfinished_[period & (unfinished_.size() - 1)];
+  }
   const uint64_t mask = unfinished_.size() - 1;
-  --unfinished_[period & mask];
   while (unfinished_[periods_finished_ & mask] == 0) {
     unfinished_[periods_finished_ & mask] = size();
     ++periods_finished_;

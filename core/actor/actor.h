@@ -41,7 +41,7 @@
 //   while (!queue.empty()) Run(table.OnMessage(queue.Pop()));
 //
 //   void Run(uint32_t i) {                           // kNoActor is allowed
-//     for (i = table.Candidate(i); table.CanAct(i); i = table.Candidate(i)) {
+//     for (; table.CanAct(i); i = table.Candidate(i)) {
 //       table.Act(i, &effects);  // launch, then send the messages
 //     }
 //   }
@@ -101,8 +101,9 @@ class ActorTable {
   // Acts. Pre-condition: CanAct(i).
   inline void Act(uint32_t i, Effects* effects);
 
-  // The actor to try after actor `i` changed or acted: the one whose turn it is
-  // on an ordered stream, else `i` itself. kNoActor for kNoActor.
+  // The actor to try after actor `i` acted: the one whose turn it is now on an
+  // ordered stream, else `i` again. (After a message only its receiver can have
+  // become able to act.)
   inline uint32_t Candidate(uint32_t i) const;
 
   // Periods below `period` may run. Only ever grows; a smaller value changes
@@ -186,7 +187,7 @@ class ActorTable {
   };
   static_assert(sizeof(Actor) <= 64, "hot state of an actor: one cache line");
 
-  struct InPort {
+  struct alignas(32) InPort {
     uint32_t reg = 0;
     uint16_t copies = 1;
     uint16_t pending = 0;
@@ -199,6 +200,7 @@ class ActorTable {
     uint16_t divisor = 1;
     uint8_t bits = 3;  // of the coming act
     bool aliased = false;
+    bool single = false;  // one copy, taken and acked at every act
   };
   static_assert(sizeof(InPort) <= 32, "two ports a cache line");
 
@@ -211,6 +213,7 @@ class ActorTable {
     uint16_t acks_per_copy = 0;
     uint8_t bits = 3;  // of the coming act
     bool alias = false;
+    bool single = false;  // one copy, acquired and given at every act, acked
     uint32_t pattern = 0;
     uint16_t pattern_length = 1;
     uint16_t pattern_at = 0;
@@ -219,13 +222,7 @@ class ActorTable {
     uint32_t route_count = 0;
   };
 
-  struct Route {
-    ActorId to;
-    uint32_t reg = 0;
-    bool at_launch = false;
-  };
-
-  struct Stream {
+  struct alignas(32) Stream {
     // Whose turn it is; kNoActor: nobody's, kAnybody: not ordered.
     uint32_t turn = kAnybody;
     uint32_t position = 0;
@@ -252,6 +249,7 @@ class ActorTable {
   uint32_t Refuse(const Message& message, absl::string_view why);
   uint32_t FindSlow(ActorId id) const;
   uint32_t FindPortSlow(uint32_t i, uint32_t reg, bool input) const;
+  // The last actor has finished `period`, or there is no room to count it yet.
   void FinishPeriod(uint64_t period);
   // Room to count the actors that have not finished `period`.
   void ReservePeriods(uint64_t period);

@@ -8,6 +8,7 @@
 #ifndef WEFT_CORE_ACTOR_ACTOR_INL_H_
 #define WEFT_CORE_ACTOR_ACTOR_INL_H_
 
+#include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
 #include "core/actor/actor.h"
 
@@ -91,11 +92,15 @@ inline uint32_t ActorTable::OnAck(uint32_t i, const Message& message) {
     --left;
     return i;
   }
-  const bool was_satisfied = Satisfied(*port);
   left = 0;
   ++port->home;
   --credits_out_;
-  if (!was_satisfied && Satisfied(*port)) --actors_[i].blocked;
+  // Was this copy what the port lacked?
+  if (ABSL_PREDICT_FALSE(port->bits & kHome)) {
+    if (port->home == port->copies) --actors_[i].blocked;
+  } else if ((port->bits & kAcquire) && message.copy == port->next) {
+    --actors_[i].blocked;
+  }
   return i;
 }
 
@@ -127,37 +132,46 @@ inline uint32_t ActorTable::Candidate(uint32_t i) const {
 }
 
 // Returns 1 where the act after this one lacks something at the port.
-inline uint32_t ActorTable::ActOutput(OutPort* port, uint32_t k, uint64_t act,
-                                      Effects* effects) {
-  if ((port->bits & kAcquire) ||
-      (port->alias && (port->bits & kGive) && port->held == kNoCopy)) {
-    port->held = port->next;
-    port->next = port->next + 1 == port->copies ? 0 : port->next + 1;
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::ActOutput(
+    OutPort* port, uint32_t k, uint64_t act, Effects* effects) {
+  const Route* route = routes_.data() + port->route;
+  const Route* routes_end = route + port->route_count;
+  if (ABSL_PREDICT_TRUE(port->single)) {
+    port->home = 0;
+    ++credits_out_;
+    acks_left_[port->acks] = port->acks_per_copy;
+    effects->outputs_[k] = 0;
+    for (; route != routes_end; ++route) {
+      effects->Send(MessageKind::kReq, *route, 0, act);
+    }
+    return 1;
+  }
+  const uint8_t bits = port->bits;
+  uint16_t held = port->held;
+  if ((bits & kAcquire) || (port->alias && (bits & kGive) && held == kNoCopy)) {
+    held = port->next;
+    port->next = held + 1 == port->copies ? 0 : held + 1;
     if (!port->alias) {
       --port->home;
       ++credits_out_;
     }
   }
-  effects->outputs_[k] = port->held;
-  if (port->bits & kGive) {
-    const uint16_t copy = port->held;
-    const Route* route = routes_.data() + port->route;
-    for (const Route* end = route + port->route_count; route != end; ++route) {
-      Message& m = route->at_launch
-                       ? effects->at_launch_[effects->num_at_launch_++]
-                       : effects->at_tick_[effects->num_at_tick_++];
-      m = Message::Req(route->to, route->reg, copy, act);
+  effects->outputs_[k] = held;
+  if (bits & kGive) {
+    for (; route != routes_end; ++route) {
+      effects->Send(MessageKind::kReq, *route, held, act);
     }
     if (!port->alias) {
-      acks_left_[port->acks + copy] = port->acks_per_copy;
+      acks_left_[port->acks + held] = port->acks_per_copy;
       if (port->acks_per_copy == 0) {
         ++port->home;
         --credits_out_;
       }
     }
-    port->held = kNoCopy;
+    held = kNoCopy;
   }
-  if (port->pattern_length != 1) {
+  port->held = held;
+  if (ABSL_PREDICT_FALSE(port->pattern_length != 1)) {
     if (++port->pattern_at == port->pattern_length) port->pattern_at = 0;
     port->bits = patterns_[port->pattern + port->pattern_at];
   }
@@ -165,31 +179,35 @@ inline uint32_t ActorTable::ActOutput(OutPort* port, uint32_t k, uint64_t act,
 }
 
 // Returns 1 where the act after this one lacks something at the port.
-inline uint32_t ActorTable::ActInput(InPort* port, uint32_t k, uint64_t act,
-                                     Effects* effects) {
-  if (port->bits & kTake) {
-    port->held = port->next;
-    port->next = port->next + 1 == port->copies ? 0 : port->next + 1;
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::ActInput(
+    InPort* port, uint32_t k, uint64_t act, Effects* effects) {
+  if (ABSL_PREDICT_TRUE(port->single)) {
+    port->pending = 0;
+    effects->inputs_[k] = 0;
+    effects->Send(MessageKind::kAck, routes_[port->route], 0, act);
+    return 1;
+  }
+  uint8_t bits = port->bits;
+  uint16_t held = port->held;
+  if (bits & kTake) {
+    held = port->next;
+    port->next = held + 1 == port->copies ? 0 : held + 1;
     --port->pending;
   }
-  effects->inputs_[k] = port->held;
-  if (port->bits & kAck) {
+  effects->inputs_[k] = held;
+  if (bits & kAck) {
     if (!port->aliased) {
-      const Route& route = routes_[port->route];
-      uint16_t copy =
-          port->divisor == 1 ? port->held : port->held / port->divisor;
-      Message& m = route.at_launch
-                       ? effects->at_launch_[effects->num_at_launch_++]
-                       : effects->at_tick_[effects->num_at_tick_++];
-      m = Message::Ack(route.to, route.reg, copy, act);
+      const uint16_t copy = port->divisor == 1 ? held : held / port->divisor;
+      effects->Send(MessageKind::kAck, routes_[port->route], copy, act);
     }
-    port->held = kNoCopy;
+    held = kNoCopy;
   }
-  if (port->pattern_length != 1) {
+  port->held = held;
+  if (ABSL_PREDICT_FALSE(port->pattern_length != 1)) {
     if (++port->pattern_at == port->pattern_length) port->pattern_at = 0;
-    port->bits = patterns_[port->pattern + port->pattern_at];
+    bits = port->bits = patterns_[port->pattern + port->pattern_at];
   }
-  return (port->bits & kTake) && port->pending == 0 ? 1 : 0;
+  return (bits & kTake) && port->pending == 0 ? 1 : 0;
 }
 
 inline void ActorTable::Act(uint32_t i, Effects* effects) {
@@ -204,26 +222,32 @@ inline void ActorTable::Act(uint32_t i, Effects* effects) {
   effects->num_at_launch_ = 0;
   effects->num_at_tick_ = 0;
 
-  uint32_t blocked = a.acts >= a.limit ? 1 : 0;
+  uint32_t blocked = act + 1 >= a.limit ? 1 : 0;
   OutPort* out = out_.data() + a.out_begin;
-  for (uint32_t k = 0; k < a.out_count; ++k) {
+  for (uint32_t k = 0, n = a.out_count; k < n; ++k) {
     blocked += ActOutput(out + k, k, act, effects);
   }
   InPort* in = in_.data() + a.in_begin;
-  for (uint32_t k = 0; k < a.in_count; ++k) {
+  for (uint32_t k = 0, n = a.in_count; k < n; ++k) {
     blocked += ActInput(in + k, k, act, effects);
   }
   a.blocked = blocked;
 
   Stream& stream = streams_[a.stream];
   if (stream.ordered) {
-    if (++stream.position == stream.count) stream.position = 0;
-    stream.turn = order_[stream.begin + stream.position];
+    uint32_t position = stream.position + 1;
+    if (position == stream.count) position = 0;
+    stream.position = position;
+    stream.turn = order_[stream.begin + position];
   }
   effects->ends_period_ = ++a.phase == a.acts_per_period;
   if (effects->ends_period_) {
     a.phase = 0;
-    FinishPeriod(a.period++);
+    const uint64_t period = a.period++;
+    if (ABSL_PREDICT_FALSE(period - periods_finished_ >= unfinished_.size()) ||
+        --unfinished_[period & (unfinished_.size() - 1)] == 0) {
+      FinishPeriod(period);
+    }
   }
 }
 

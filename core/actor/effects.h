@@ -1,13 +1,18 @@
 // Effects: what one act does to the world. ActorTable::Act fills one; the
 // caller launches the kernels, then sends the messages:
 //
-//   Effects effects(table.effects_size());   // once; the only allocation
+//   MessageQueue queue(table.queue_bound());
+//   Effects effects(table.effects_size(), &queue);  // the only allocation
 //   table.Act(i, &effects);
 //   Launch(effects.actor(), effects.inputs(), effects.outputs());
-//   for (const Message& m : effects.at_launch()) Post(m);
-//   AtTick(stream, effects.at_tick());       // taken after the launch
+//   AtTick(stream, effects.at_tick());              // taken after the launch
 //
-// Threading: thread-compatible. Valid until the next Act on it.
+// Messages that may leave at launch go to actors of the same stream, hence of
+// the same worker. With a queue, Act puts them there itself: nobody looks into
+// it before the launch has returned. Without one they lie in at_launch().
+//
+// Threading: thread-compatible. Valid until the next Act on it. Ownership:
+// borrows the queue.
 #ifndef WEFT_CORE_ACTOR_EFFECTS_H_
 #define WEFT_CORE_ACTOR_EFFECTS_H_
 
@@ -16,6 +21,7 @@
 
 #include "absl/types/span.h"
 #include "core/actor/message.h"
+#include "core/actor/message_queue.h"
 
 namespace weft::actor {
 
@@ -29,10 +35,18 @@ struct EffectsSize {
   uint32_t messages = 0;
 };
 
+// Where a port sends its message.
+struct Route {
+  ActorId to;
+  uint32_t reg = 0;
+  bool at_launch = false;
+};
+
 class Effects {
  public:
-  explicit Effects(const EffectsSize& size)
-      : inputs_(size.inputs),
+  explicit Effects(const EffectsSize& size, MessageQueue* local = nullptr)
+      : local_(local),
+        inputs_(size.inputs),
         outputs_(size.outputs),
         at_launch_(size.messages),
         at_tick_(size.messages) {}
@@ -55,7 +69,7 @@ class Effects {
     return {outputs_.data(), num_outputs_};
   }
 
-  // May be sent once the launch has returned.
+  // May be sent once the launch has returned. Empty with a queue.
   absl::Span<const Message> at_launch() const {
     return {at_launch_.data(), num_at_launch_};
   }
@@ -68,6 +82,20 @@ class Effects {
  private:
   friend class ActorTable;
 
+  void Send(MessageKind kind, const Route& route, uint16_t copy,
+            uint64_t sequence) {
+    Message* m;
+    if (!route.at_launch) {
+      m = &at_tick_[num_at_tick_++];
+    } else if (local_ != nullptr) {
+      m = local_->PushSlot();
+    } else {
+      m = &at_launch_[num_at_launch_++];
+    }
+    m->Write(kind, copy, route.reg, route.to, sequence);
+  }
+
+  MessageQueue* local_;
   uint32_t actor_ = 0;
   uint32_t phase_ = 0;
   uint64_t act_ = 0;

@@ -15,6 +15,7 @@
 #define WEFT_CORE_ACTOR_MESSAGE_H_
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <type_traits>
 
@@ -76,6 +77,17 @@ struct Message {
   // Reserved for edges that a device waits on by itself.
   uint64_t tick = 0;
 
+  // Sets everything, in whole words: a reader that follows at once finds them
+  // in the store buffer.
+  void Write(MessageKind k, uint16_t c, uint32_t r, ActorId to, uint64_t seq) {
+    const uint64_t head = uint64_t{static_cast<uint8_t>(k)} |
+                          uint64_t{c} << 16 | uint64_t{r} << 32;
+    std::memcpy(static_cast<void*>(this), &head, sizeof(head));
+    destination = to;
+    sequence = seq;
+    tick = 0;
+  }
+
   static constexpr Message Req(ActorId to, uint32_t reg, uint16_t copy,
                                uint64_t sequence) {
     return {MessageKind::kReq, 0, copy, reg, to, sequence, 0};
@@ -98,6 +110,7 @@ struct Message {
 };
 
 static_assert(sizeof(Message) == 32, "a message is 32 bytes on every wire");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Message::Write");
 static_assert(std::is_trivially_copyable_v<Message>, "copied into rings");
 
 // "0:3:17": rank, stream, index.

@@ -31,6 +31,8 @@ class MessageQueue {
   uint64_t capacity() const { return mask_ + 1; }
   // Pre-condition: size() < capacity().
   void Push(const Message& m) { ring_[tail_++ & mask_] = m; }
+  // The same, for the caller to fill in.
+  Message* PushSlot() { return &ring_[tail_++ & mask_]; }
   // Pre-condition: not empty. Valid until the next Push.
   const Message& Pop() { return ring_[head_++ & mask_]; }
 
