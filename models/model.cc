@@ -47,6 +47,17 @@ class ArgReader {
     return out;
   }
 
+  // The number of classes: the data's, unless the job says another.
+  int64_t Classes(const ModelInput& input) {
+    std::string text = Text("classes", absl::StrCat(input.classes));
+    int64_t classes = 0;
+    if (!absl::SimpleAtoi(text, &classes) || classes < 2 || classes > 1 << 24) {
+      Fail("classes", text, "a count of at least 2");
+      return 2;
+    }
+    return classes;
+  }
+
   double Ratio(const std::string& key) {
     std::string text = Text(key, "0");
     double ratio = 0;
@@ -121,6 +132,7 @@ absl::StatusOr<Graph> BuildMlp(const ModelArgs& args, const ModelInput& input) {
   ArgReader reader("mlp", args);
   std::vector<int64_t> hidden = reader.Sizes("hidden", "512,512");
   double dropout = reader.Ratio("dropout");
+  int64_t classes = reader.Classes(input);
   WEFT_RETURN_IF_ERROR(reader.Done());
 
   Graph graph("mlp");
@@ -133,7 +145,7 @@ absl::StatusOr<Graph> BuildMlp(const ModelArgs& args, const ModelInput& input) {
     x = b.Dropout(absl::StrCat("dropout", layer), x, dropout);
     ++layer;
   }
-  b.Output("logits", b.Linear(absl::StrCat("fc", layer), x, input.classes));
+  b.Output("logits", b.Linear(absl::StrCat("fc", layer), x, classes));
   WEFT_RETURN_IF_ERROR(b.status());
   return graph;
 }
@@ -144,6 +156,7 @@ absl::StatusOr<Graph> BuildLenet(const ModelArgs& args,
   std::vector<int64_t> channels = reader.Sizes("channels", "32,64");
   std::vector<int64_t> hidden = reader.Sizes("hidden", "128");
   double dropout = reader.Ratio("dropout");
+  int64_t classes = reader.Classes(input);
   bool batch_norm = reader.Flag("batch_norm");
   WEFT_RETURN_IF_ERROR(reader.Done());
 
@@ -170,7 +183,7 @@ absl::StatusOr<Graph> BuildLenet(const ModelArgs& args,
     x = b.Dropout(absl::StrCat("dropout", layer), x, dropout);
     ++layer;
   }
-  b.Output("logits", b.Linear(absl::StrCat("fc", layer), x, input.classes));
+  b.Output("logits", b.Linear(absl::StrCat("fc", layer), x, classes));
   WEFT_RETURN_IF_ERROR(b.status());
   return graph;
 }

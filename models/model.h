@@ -9,6 +9,8 @@
 // initial distribution, and one weft.Output "logits" (f32 [batch, classes]). It
 // says nothing of training: compiler/training adds loss, gradients and updates.
 //
+// Every model takes the argument `classes` (default: as many as the data has).
+//
 // A model is a function here and a row in the table of model.cc; an unknown
 // name or argument is an error with "did you mean" (kUnknownModel, kBadValue).
 //

@@ -37,20 +37,6 @@ absl::Status CheckPair(const std::string& images_path, const IdxArray& images,
   return absl::OkStatus();
 }
 
-absl::Status CheckLabels(const std::string& path, const IdxArray& labels,
-                         int64_t classes) {
-  for (size_t i = 0; classes > 0 && i < labels.bytes.size(); ++i) {
-    int label = static_cast<uint8_t>(labels.bytes[i]);
-    if (label >= classes) {
-      return MakeError(ErrorCode::kLabelRange,
-                       absl::StrCat("'", path, "': label of sample ", i, " is ",
-                                    label, ", the model has ", classes,
-                                    " classes (0 to ", classes - 1, ")"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 OrderOptions ToOrder(const ImageData& data, const ReaderOptions& options) {
   OrderOptions order;
   order.samples = data.samples;
@@ -64,8 +50,7 @@ OrderOptions ToOrder(const ImageData& data, const ReaderOptions& options) {
 }  // namespace
 
 absl::StatusOr<ImageData> LoadImageData(Os& os, const std::string& images_path,
-                                        const std::string& labels_path,
-                                        int64_t classes) {
+                                        const std::string& labels_path) {
   auto start = std::chrono::steady_clock::now();
   WEFT_ASSIGN_OR_RETURN(IdxArray images, ReadIdx(os, images_path));
   WEFT_ASSIGN_OR_RETURN(IdxArray labels, ReadIdx(os, labels_path));
@@ -74,7 +59,6 @@ absl::StatusOr<ImageData> LoadImageData(Os& os, const std::string& images_path,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
   WEFT_RETURN_IF_ERROR(CheckPair(images_path, images, labels_path, labels));
-  WEFT_RETURN_IF_ERROR(CheckLabels(labels_path, labels, classes));
   data.samples = images.shape.dim(0);
   data.image = Shape(images.shape.dims().subspan(1));
   for (char c : labels.bytes) data.labels.push_back(static_cast<uint8_t>(c));
@@ -84,6 +68,23 @@ absl::StatusOr<ImageData> LoadImageData(Os& os, const std::string& images_path,
   data.fingerprint = absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
   data.pixels = std::move(images.bytes);
   return data;
+}
+
+int64_t CountClasses(const ImageData& data) {
+  return 1 + *std::max_element(data.labels.begin(), data.labels.end());
+}
+
+absl::Status CheckLabels(const ImageData& data, int64_t classes,
+                         const std::string& path) {
+  for (size_t i = 0; i < data.labels.size(); ++i) {
+    if (data.labels[i] >= classes) {
+      return MakeError(ErrorCode::kLabelRange,
+                       absl::StrCat("'", path, "': label of sample ", i, " is ",
+                                    data.labels[i], ", the model has ", classes,
+                                    " classes (0 to ", classes - 1, ")"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckBatch(const ImageData& data, int64_t batch,

@@ -2,7 +2,7 @@
 // batch.
 //
 //   WEFT_ASSIGN_OR_RETURN(ImageData data,
-//                         LoadImageData(RealOs(), images, labels, 10));
+//                         LoadImageData(RealOs(), images, labels));
 //   BatchReader reader(&data, {.batch = 128, ...});
 //   bindings.sources["train"] = &reader;
 //
@@ -38,11 +38,17 @@ struct ImageData {
 };
 
 // Errors: those of ReadIdx; kDataFormat where the two files do not belong
-// together (different counts, labels of rank other than 1); kLabelRange where a
-// label is not below `classes` (0: any), with the sample's index.
+// together (different counts, labels of rank other than 1).
 absl::StatusOr<ImageData> LoadImageData(Os& os, const std::string& images,
-                                        const std::string& labels,
-                                        int64_t classes);
+                                        const std::string& labels);
+
+// The largest label plus one.
+int64_t CountClasses(const ImageData& data);
+
+// kLabelRange where a label is not below `classes`, with the sample's index;
+// `path` is the file of the labels.
+absl::Status CheckLabels(const ImageData& data, int64_t classes,
+                         const std::string& path);
 
 struct ReaderOptions {
   int64_t batch = 1;  // of a step, all micro-batches

@@ -136,13 +136,13 @@ TEST(ImageDataTest, LoadsAPair) {
   std::string images =
       WriteIdx("images", {Shape({2, 1, 2}), std::string("\1\2\3\4", 4)});
   std::string labels = WriteIdx("labels", {Shape({2}), std::string("\7\3", 2)});
-  ImageData data = LoadImageData(RealOs(), images, labels, 10).value();
+  ImageData data = LoadImageData(RealOs(), images, labels).value();
   EXPECT_EQ(data.samples, 2);
   EXPECT_EQ(data.image, Shape({1, 2}));
   EXPECT_THAT(data.labels, ElementsAre(7, 3));
   EXPECT_EQ(data.fingerprint.size(), 16u);
   std::string other = WriteIdx("other", {Shape({2}), std::string("\7\4", 2)});
-  EXPECT_NE(LoadImageData(RealOs(), images, other, 10)->fingerprint,
+  EXPECT_NE(LoadImageData(RealOs(), images, other)->fingerprint,
             data.fingerprint);
 }
 
@@ -151,21 +151,24 @@ TEST(ImageDataTest, RefusesWhatDoesNotFit) {
       WriteIdx("images", {Shape({2, 1, 2}), std::string("\1\2\3\4", 4)});
   std::string three = WriteIdx("three", {Shape({3}), "abc"});
   std::string labels = WriteIdx("labels", {Shape({2}), std::string("\7\3", 2)});
-  auto error = [](const std::string& i, const std::string& l, int classes) {
-    return LoadImageData(RealOs(), i, l, classes).status();
+  auto error = [](const std::string& i, const std::string& l) {
+    return LoadImageData(RealOs(), i, l).status();
   };
-  absl::Status status = error(images, three, 0);
+  absl::Status status = error(images, three);
   EXPECT_TRUE(IsError(status, ErrorCode::kDataFormat));
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 images"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("3 labels"));
-  EXPECT_TRUE(IsError(error(labels, images, 0), ErrorCode::kDataFormat));
-  status = error(images, labels, 5);
+  EXPECT_TRUE(IsError(error(labels, images), ErrorCode::kDataFormat));
+  ImageData data = LoadImageData(RealOs(), images, labels).value();
+  EXPECT_EQ(CountClasses(data), 8);
+  EXPECT_TRUE(CheckLabels(data, 8, labels).ok());
+  status = CheckLabels(data, 5, labels);
   EXPECT_TRUE(IsError(status, ErrorCode::kLabelRange));
   EXPECT_THAT(std::string(status.message()), HasSubstr("sample 0 is 7"));
-  EXPECT_TRUE(IsError(error("/no/such", labels, 0), ErrorCode::kDataMissing));
+  EXPECT_TRUE(IsError(error("/no/such", labels), ErrorCode::kDataMissing));
   std::string none = WriteIdx("none", {Shape({0, 1, 2}), ""});
   std::string no_labels = WriteIdx("no_labels", {Shape({0}), ""});
-  EXPECT_TRUE(IsError(error(none, no_labels, 0), ErrorCode::kDataFormat));
+  EXPECT_TRUE(IsError(error(none, no_labels), ErrorCode::kDataFormat));
 }
 
 TEST(ImageDataTest, BatchLargerThanTheData) {

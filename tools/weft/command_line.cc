@@ -1,0 +1,147 @@
+#include "tools/weft/command_line.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+
+namespace weft {
+namespace {
+
+// "--a_b=c_d" -> "--a-b=c_d".
+std::string NormalizeFlag(std::string arg) {
+  if (!absl::StartsWith(arg, "--")) return arg;
+  size_t end = std::min(arg.find('='), arg.size());
+  std::replace(arg.begin(), arg.begin() + end, '_', '-');
+  return arg;
+}
+
+}  // namespace
+
+Command::~Command() = default;
+
+void Command::Positional(const std::string& name, std::string* value,
+                         const std::string& help, bool optional) {
+  CLI::Option* option = app_->add_option(name, *value, help);
+  if (!optional) option->required();
+}
+
+void Command::Flag(const std::string& name, bool* value,
+                   const std::string& help) {
+  app_->add_flag(name, *value, help);
+}
+
+void Command::Option(const std::string& name, std::string* value,
+                     const std::string& help) {
+  app_->add_option(name, *value, help)->capture_default_str();
+}
+
+void Command::Option(const std::string& name, uint64_t* value,
+                     const std::string& help) {
+  app_->add_option(name, *value, help)->capture_default_str();
+}
+
+void Command::Option(const std::string& name, std::vector<std::string>* values,
+                     const std::string& help) {
+  // One value each time: what follows may be the job file.
+  app_->add_option(name, *values, help)->allow_extra_args(false);
+}
+
+Command* Command::Add(const std::string& name, const std::string& help,
+                      const std::string& example) {
+  CLI::App* app = app_->add_subcommand(name, help);
+  app->allow_extras();
+  if (!example.empty()) app->footer("Example:\n  " + example);
+  children_.push_back(std::unique_ptr<Command>(new Command(app)));
+  return children_.back().get();
+}
+
+absl::Status Command::Unknown(const std::string& word) const {
+  std::vector<std::string> known;
+  bool is_flag = absl::StartsWith(word, "-");
+  if (is_flag) {
+    for (const CLI::Option* option : app_->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        known.push_back("--" + name);
+      }
+    }
+  } else {
+    for (const CLI::App* app : app_->get_subcommands({})) {
+      known.push_back(app->get_name());
+    }
+  }
+  std::string shown = word.substr(0, word.find('='));
+  return MakeError(ErrorCode::kUnknownFlag,
+                   absl::StrCat("unknown ", is_flag ? "flag " : "argument ",
+                                shown, DidYouMean(shown, known)));
+}
+
+Command* Command::Chosen() {
+  for (const auto& child : children_) {
+    if (child->app_->parsed()) return child->Chosen();
+  }
+  return this;
+}
+
+CommandLine::CommandLine(const std::string& name, const std::string& help)
+    : app_(std::make_unique<CLI::App>(help, name)) {
+  app_->allow_extras();
+  root_.reset(new Command(app_.get()));
+}
+
+CommandLine::~CommandLine() = default;
+
+absl::Status CommandLine::Parse(std::vector<std::string> args, bool* done) {
+  for (std::string& arg : args) arg = NormalizeFlag(std::move(arg));
+  std::reverse(args.begin(), args.end());  // as CLI11 wants them
+  *done = false;
+  try {
+    app_->parse(args);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(root_->Chosen()->app_->help().c_str(), stdout);
+    *done = true;
+    return absl::OkStatus();
+  } catch (const CLI::ParseError& error) {
+    // An unknown word explains a missing one better than the other way round.
+    std::vector<std::string> extras = root_->Chosen()->app_->remaining();
+    if (!extras.empty()) return root_->Chosen()->Unknown(extras[0]);
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat(error.what(), " (see --help)"));
+  }
+  Command* command = root_->Chosen();
+  std::vector<std::string> extras = command->app_->remaining();
+  if (extras.empty()) extras = app_->remaining();
+  if (!extras.empty()) return command->Unknown(extras[0]);
+  return absl::OkStatus();
+}
+
+absl::Status CommandLine::ParseAndRun(std::vector<std::string> args) {
+  bool done = false;
+  absl::Status status = Parse(std::move(args), &done);
+  if (!status.ok() || done) return status;
+  Command* command = root_->Chosen();
+  if (command->run_ != nullptr) return command->run_();
+  std::fputs(command->app_->help().c_str(), stderr);
+  return MakeError(ErrorCode::kUnknownFlag, "a command is missing");
+}
+
+int CommandLine::Main(int argc, char** argv) {
+  absl::Status status =
+      ParseAndRun(std::vector<std::string>(argv + 1, argv + argc));
+  if (!status.ok()) std::fputs(FormatError(status).c_str(), stderr);
+  std::fflush(stdout);
+  return ExitCodeOf(status);
+}
+
+std::string FormatError(const absl::Status& status) {
+  std::string name = ErrorName(ErrorCodeOf(status));
+  return absl::StrCat("weft: error ", name, ": ", status.message(),
+                      "\nweft: see docs/errors/", name, ".md\n");
+}
+
+}  // namespace weft

@@ -1,0 +1,91 @@
+// Command lines: subcommands, flags and help, by CLI11, whose exceptions and
+// messages stay behind this header.
+//
+//   CommandLine line("weft", "Trains deep networks on any hardware.");
+//   Command* train = line.Add("train", "Trains a model.", "weft train
+//   job.txtpb"); train->Positional("job", &job, "the job file");
+//   train->Flag("--quiet", &quiet, "no progress");
+//   train->Run([&] { return Train(...); });
+//   int code = line.Main(argc, argv);
+//
+// An unknown command or flag is kUnknownFlag with "did you mean"; a missing or
+// malformed value kBadValue. Main() prints an error as
+//   weft: error WEFT-1001: unknown flag --epoch; did you mean '--epochs'?
+// and returns its exit code. `--set a=b` and `--set=a=b`, dashes and
+// underscores in flag names are the same.
+//
+// Threading: one thread.
+#ifndef WEFT_TOOLS_WEFT_COMMAND_LINE_H_
+#define WEFT_TOOLS_WEFT_COMMAND_LINE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace weft {
+
+class Command {
+ public:
+  ~Command();
+
+  // Required, unless `optional`.
+  void Positional(const std::string& name, std::string* value,
+                  const std::string& help, bool optional = false);
+  void Flag(const std::string& name, bool* value, const std::string& help);
+  void Option(const std::string& name, std::string* value,
+              const std::string& help);
+  void Option(const std::string& name, uint64_t* value,
+              const std::string& help);
+  // May be given several times.
+  void Option(const std::string& name, std::vector<std::string>* values,
+              const std::string& help);
+
+  Command* Add(const std::string& name, const std::string& help,
+               const std::string& example);
+  void Run(std::function<absl::Status()> run) { run_ = std::move(run); }
+
+ private:
+  friend class CommandLine;
+  explicit Command(CLI::App* app) : app_(app) {}
+  absl::Status Unknown(const std::string& word) const;
+  Command* Chosen();
+
+  CLI::App* app_;
+  std::function<absl::Status()> run_;
+  std::vector<std::unique_ptr<Command>> children_;
+};
+
+class CommandLine {
+ public:
+  CommandLine(const std::string& name, const std::string& help);
+  ~CommandLine();
+
+  Command* Add(const std::string& name, const std::string& help,
+               const std::string& example) {
+    return root_->Add(name, help, example);
+  }
+
+  // Parses and runs. Help goes to stdout and is a success.
+  absl::Status ParseAndRun(std::vector<std::string> args);
+  int Main(int argc, char** argv);
+
+ private:
+  absl::Status Parse(std::vector<std::string> args, bool* done);
+
+  std::unique_ptr<CLI::App> app_;
+  std::unique_ptr<Command> root_;
+};
+
+// "weft: error WEFT-5001: ..." and a line that names the error's page.
+std::string FormatError(const absl::Status& status);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_WEFT_COMMAND_LINE_H_

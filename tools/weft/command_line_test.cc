@@ -1,0 +1,106 @@
+#include "tools/weft/command_line.h"
+
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  CommandLineTest() : line_("tool", "A tool.") {
+    Command* train = line_.Add("train", "Trains.", "tool train job");
+    train->Positional("job", &job_, "the job");
+    train->Option("--set", &sets_, "a field");
+    train->Option("--run-dir", &dir_, "a directory");
+    train->Option("--seed", &seed_, "a number");
+    train->Flag("--quiet", &quiet_, "says less");
+    train->Run([this] {
+      ++runs_;
+      return absl::OkStatus();
+    });
+    Command* plan = line_.Add("plan", "Plans.", "");
+    plan->Add("show", "Shows.", "tool plan show")->Run([this] {
+      ++shows_;
+      return absl::OkStatus();
+    });
+  }
+
+  void ExpectError(std::vector<std::string> args, ErrorCode code,
+                   const std::string& text) {
+    absl::Status status = line_.ParseAndRun(std::move(args));
+    EXPECT_TRUE(IsError(status, code)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+    EXPECT_EQ(runs_, 0);
+  }
+
+  CommandLine line_;
+  std::string job_, dir_;
+  std::vector<std::string> sets_;
+  uint64_t seed_ = 7;
+  bool quiet_ = false;
+  int runs_ = 0, shows_ = 0;
+};
+
+TEST_F(CommandLineTest, ParsesAllForms) {
+  absl::Status status =
+      line_.ParseAndRun({"train", "--set", "a_b=1", "j.txtpb", "--set=c=d",
+                         "--run_dir=x_y", "--quiet", "--seed", "3"});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(job_, "j.txtpb");
+  EXPECT_THAT(sets_, ElementsAre("a_b=1", "c=d"));
+  EXPECT_EQ(dir_, "x_y");
+  EXPECT_EQ(seed_, 3u);
+  EXPECT_TRUE(quiet_);
+  EXPECT_EQ(runs_, 1);
+}
+
+TEST_F(CommandLineTest, CommandsNest) {
+  ASSERT_TRUE(line_.ParseAndRun({"plan", "show"}).ok());
+  EXPECT_EQ(shows_, 1);
+}
+
+TEST_F(CommandLineTest, HelpIsASuccess) {
+  EXPECT_TRUE(line_.ParseAndRun({"--help"}).ok());
+  EXPECT_TRUE(line_.ParseAndRun({"train", "--help"}).ok());
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(CommandLineTest, UnknownFlag) {
+  ExpectError({"train", "j", "--quite"}, ErrorCode::kUnknownFlag,
+              "unknown flag --quite; did you mean '--quiet'?");
+}
+
+TEST_F(CommandLineTest, UnknownFlagBesideAMissingArgument) {
+  ExpectError({"train", "--sead=4"}, ErrorCode::kUnknownFlag,
+              "did you mean '--seed'");
+}
+
+TEST_F(CommandLineTest, UnknownCommand) {
+  ExpectError({"trian", "j"}, ErrorCode::kUnknownFlag,
+              "unknown argument trian; did you mean 'train'?");
+}
+
+TEST_F(CommandLineTest, TooManyArguments) {
+  ExpectError({"train", "a", "b"}, ErrorCode::kUnknownFlag, "argument b");
+}
+
+TEST_F(CommandLineTest, MissingAndMalformedValues) {
+  ExpectError({"train"}, ErrorCode::kBadValue, "job");
+  ExpectError({"train", "j", "--seed", "x"}, ErrorCode::kBadValue, "--seed");
+  ExpectError({"plan"}, ErrorCode::kUnknownFlag, "missing");
+  ExpectError({}, ErrorCode::kUnknownFlag, "missing");
+}
+
+TEST(FormatErrorTest, NamesNumberAndPage) {
+  std::string text = FormatError(MakeError(ErrorCode::kDataMissing, "no 'x'"));
+  EXPECT_THAT(text, HasSubstr("weft: error WEFT-5001: no 'x'\n"));
+  EXPECT_THAT(text, HasSubstr("docs/errors/WEFT-5001.md"));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,150 @@
+// weft plugin list, ckpt ls | verify, doctor, env.
+
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/base/version.h"
+#include "plugins/host/plugin.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "tools/weft/commands.h"
+#include "tools/weft/devices.h"
+
+namespace weft {
+namespace {
+
+absl::Status ListPluginFiles(bool explain) {
+  int usable = 0;
+  for (const PluginCandidate& c : ListPlugins(PluginLoadOptions())) {
+    if (!explain && (!c.usable || c.shadowed)) continue;
+    usable += c.usable && !c.shadowed;
+    std::printf("%-8s ABI %u.%u  %s\n", c.name.c_str(), c.abi_major,
+                c.abi_minor, c.path.c_str());
+    if (!explain) continue;
+    std::printf("         %s%s\n", c.reason.c_str(),
+                c.shadowed ? "; an earlier one of this name is used" : "");
+    if (!c.sha256.empty())
+      std::printf("         sha256 %s\n", c.sha256.c_str());
+  }
+  if (usable == 0) {
+    return MakeError(ErrorCode::kPluginNotFound,
+                     "no usable plugin; weft plugin list --explain says why");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ListCheckpoints(const std::string& path, bool verify) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<checkpoint::Info> infos,
+                        checkpoint::List(RealOs(), path));
+  absl::Status worst;
+  for (const checkpoint::Info& info : infos) {
+    if (info.verdict.ok()) {
+      std::printf("step %-10llu %8.1f MB  ok  %s\n",
+                  static_cast<unsigned long long>(info.step), info.bytes / 1e6,
+                  info.directory.c_str());
+    } else {
+      std::printf("damaged: %s  %s\n",
+                  std::string(info.verdict.message()).c_str(),
+                  info.directory.c_str());
+      worst = info.verdict;
+    }
+  }
+  return verify ? worst : absl::OkStatus();
+}
+
+// One line of the doctor's report; returns the status as it is.
+absl::Status Report(absl::string_view what, const absl::Status& status,
+                    absl::string_view detail) {
+  std::string line =
+      status.ok() ? absl::StrCat("ok      ", what, "  ", detail)
+                  : absl::StrCat("broken  ", what, "  ", status.message());
+  std::printf("%s\n", line.c_str());
+  return status;
+}
+
+absl::Status CheckDevice(const std::string& name) {
+  return JobDevices::Open(name, PluginLoadOptions()).status();
+}
+
+absl::Status CheckRunsDir(const std::string& dir) {
+  Os& os = RealOs();
+  absl::Status status = os.MakeDirectories(dir);
+  std::string probe = JoinPath(dir, ".weft-doctor");
+  if (status.ok()) status = WriteFileAtomically(os, probe, "");
+  os.RemoveAll(probe).IgnoreError();
+  return status.ok()
+             ? status
+             : MakeError(ErrorCode::kUnwritableRunDir, status.message());
+}
+
+absl::Status Doctor(const CommandContext& context) {
+  std::printf("weft %s, %u cores\n", std::string(kVersion).c_str(),
+              std::thread::hardware_concurrency());
+  absl::Status first;
+  auto keep = [&first](const absl::Status& s) {
+    if (first.ok()) first = s;
+  };
+  for (const PluginCandidate& c : ListPlugins(PluginLoadOptions())) {
+    if (!c.usable || c.shadowed) continue;
+    keep(Report(absl::StrCat("device ", c.name), CheckDevice(c.name), c.path));
+  }
+  std::string runs =
+      UserPath(context.env, context.env.Get("WEFT_RUNS_DIR").value_or("runs"));
+  keep(Report("run directory", CheckRunsDir(runs), runs));
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  bool there = RealOs().Exists(JoinPath(data, "train-images-idx3-ubyte.gz"));
+  Report("example data",
+         there ? absl::OkStatus()
+               : MakeError(ErrorCode::kDataMissing,
+                           "not here; Debian package dataset-fashion-mnist"),
+         data)
+      .IgnoreError();
+  return first;
+}
+
+void ListEnvironment() {
+  for (const WeftVariable& v : WeftVariables()) {
+    std::printf("%-18s %s\n", std::string(v.name).c_str(),
+                std::string(v.help).c_str());
+  }
+}
+
+}  // namespace
+
+void AddInfoCommands(CommandLine* line, CommandContext* context) {
+  auto explain = std::make_shared<bool>(false);
+  Command* list =
+      line->Add("plugin", "Device and transport plugins.", "weft plugin list")
+          ->Add("list", "Lists the plugins that can be used.",
+                "weft plugin list --explain");
+  list->Flag("--explain", explain.get(),
+             "every candidate with its verdict and reason");
+  list->Run([explain] { return ListPluginFiles(*explain); });
+
+  auto path = std::make_shared<std::string>();
+  Command* ckpt = line->Add("ckpt", "Checkpoints.", "weft ckpt ls runs/my-run");
+  for (bool verify : {false, true}) {
+    Command* command = ckpt->Add(
+        verify ? "verify" : "ls",
+        verify ? "Fails where a checkpoint is damaged." : "Lists checkpoints.",
+        absl::StrCat("weft ckpt ", verify ? "verify" : "ls",
+                     " runs/fashion-mlp-20260102-030405"));
+    command->Positional("path", path.get(), "run directory or checkpoint");
+    command->Run(
+        [=] { return ListCheckpoints(UserPath(context->env, *path), verify); });
+  }
+
+  line->Add("doctor", "Checks plugins, directories and data.", "weft doctor")
+      ->Run([context] { return Doctor(*context); });
+  line->Add("env", "Lists the environment variables that Weft reads.",
+            "weft env")
+      ->Run([] {
+        ListEnvironment();
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// The weft command.
+
+#include <unistd.h>
+
+#include <csignal>
+
+#include "core/base/clock.h"
+#include "core/base/env.h"
+#include "glog/logging.h"
+#include "tools/weft/command_line.h"
+#include "tools/weft/commands.h"
+
+int main(int argc, char** argv) {
+  int64_t started_ns = weft::RealClock().MonotonicNs();
+  // A reader that goes away is a write error, not a death.
+  std::signal(SIGPIPE, SIG_IGN);
+  FLAGS_logtostderr = true;
+  FLAGS_minloglevel = google::GLOG_WARNING;
+  google::InitGoogleLogging(argv[0]);
+
+  weft::CommandContext context;
+  context.env = weft::Environment::FromProcess();
+  context.started_ns = started_ns;
+  absl::Status status = context.env.CheckWeftVariables();
+  if (!status.ok()) {
+    std::fputs(weft::FormatError(status).c_str(), stderr);
+    return weft::ExitCodeOf(status);
+  }
+  weft::CommandLine line(
+      "weft",
+      "Weft compiles a training program into a plan of actors and runs it on "
+      "any device.\nResults go to stdout, talk to stderr. Exit codes: 0 done, "
+      "2 "
+      "usage or job, 3 model,\n4 memory, 5 plugin, 6 data or checkpoint, 7 "
+      "numeric guard, 138 peer lost, 1 other.");
+  weft::AddTrainCommands(&line, &context);
+  weft::AddPlanCommands(&line, &context);
+  weft::AddInfoCommands(&line, &context);
+  int code = line.Main(argc, argv);
+  // A run that was stopped by a signal ends by that signal, as its sender
+  // expects, once everything is saved.
+  if (context.stop_signal != 0) {
+    std::signal(context.stop_signal, SIG_DFL);
+    raise(context.stop_signal);
+  }
+  return code;
+}

@@ -1,0 +1,144 @@
+// weft plan show | check | explain.
+
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/check/check.h"
+#include "compiler/explain/explain.h"
+#include "core/base/status_macros.h"
+#include "core/base/suggest.h"
+#include "core/graph/text.h"
+#include "core/plan/plan_file.h"
+#include "core/plan/print.h"
+#include "tools/weft/commands.h"
+#include "tools/weft/prepare.h"
+
+namespace weft {
+namespace {
+
+struct PlanFlags {
+  std::string path;
+  std::string node;
+  std::vector<std::string> sets;
+  std::string program = "train";
+  bool graph = false;
+};
+
+// The model of the job, before any program is made of it: what a user may take
+// as the start of a graph text.
+absl::Status ShowModel(const TrainOptions& options, const Prepared& prepared) {
+  DataInfo info;
+  info.image = prepared.train_data.image;
+  info.classes = prepared.programs.classes;
+  int64_t batch = prepared.job.batch_size() / prepared.job.micro_batches();
+  WEFT_ASSIGN_OR_RETURN(Graph model,
+                        BuildJobModel(*options.os, prepared.job, info, batch));
+  std::fputs(PrintGraph(model).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Prepared>> PrepareJob(
+    const TrainOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(job::Job job, ReadJob(options));
+  return Prepare(options, job);
+}
+
+TrainOptions MakeOptions(const CommandContext& context,
+                         const PlanFlags& flags) {
+  TrainOptions options = BaseOptions(context);
+  options.job_path = UserPath(context.env, flags.path);
+  options.sets = flags.sets;
+  return options;
+}
+
+absl::StatusOr<const plan::Plan*> FindProgram(const Prepared& prepared,
+                                              const std::string& program) {
+  auto it = prepared.programs.plans.find(program);
+  if (it != prepared.programs.plans.end()) return &it->second;
+  std::vector<std::string> names;
+  for (const auto& [name, plan] : prepared.programs.plans) {
+    names.push_back(name);
+  }
+  return MakeError(
+      ErrorCode::kBadValue,
+      absl::StrCat("no program '", program, "'", DidYouMean(program, names)));
+}
+
+// A plan file, or a program of a job.
+absl::StatusOr<plan::Plan> ReadPlan(const CommandContext& context,
+                                    const PlanFlags& flags) {
+  TrainOptions options = MakeOptions(context, flags);
+  if (absl::EndsWith(flags.path, ".pb")) {
+    return plan::LoadPlan(*options.os, options.job_path);
+  }
+  WEFT_ASSIGN_OR_RETURN(auto prepared, PrepareJob(options));
+  WEFT_ASSIGN_OR_RETURN(const plan::Plan* plan,
+                        FindProgram(*prepared, flags.program));
+  return *plan;
+}
+
+absl::Status Show(const CommandContext& context, const PlanFlags& flags) {
+  if (flags.graph) {
+    TrainOptions options = MakeOptions(context, flags);
+    WEFT_ASSIGN_OR_RETURN(auto prepared, PrepareJob(options));
+    return ShowModel(options, *prepared);
+  }
+  WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
+  std::fputs(plan::PrintPlan(plan).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status Check(const CommandContext& context, const PlanFlags& flags) {
+  WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
+  WEFT_RETURN_IF_ERROR(CheckPlan(plan));
+  std::printf("plan '%s' is proved: %d tasks, %d registers, %d streams\n",
+              plan.program().c_str(), plan.tasks_size(), plan.registers_size(),
+              plan.streams_size());
+  return absl::OkStatus();
+}
+
+absl::Status Explain(const CommandContext& context, const PlanFlags& flags) {
+  WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
+  WEFT_ASSIGN_OR_RETURN(std::string text, ExplainNode(plan, flags.node));
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+void AddFlags(Command* command, PlanFlags* flags) {
+  command->Positional("job", &flags->path, "a job file, or a plan file (.pb)");
+  command->Option("--set", &flags->sets, "sets a field of the job");
+  command->Option("--program", &flags->program,
+                  "init, load, train, eval or save");
+}
+
+}  // namespace
+
+void AddPlanCommands(CommandLine* line, CommandContext* context) {
+  auto flags = std::make_shared<PlanFlags>();
+  Command* plan =
+      line->Add("plan", "Looks at what a job becomes, without running it.",
+                "weft plan show examples/fashion_mnist_mlp.txtpb");
+  Command* show =
+      plan->Add("show", "Prints a plan: tasks, registers, streams, memory.",
+                "weft plan show examples/fashion_mnist_mlp.txtpb --graph");
+  AddFlags(show, flags.get());
+  show->Flag("--graph", &flags->graph, "prints the model's graph text instead");
+  show->Run([=] { return Show(*context, *flags); });
+
+  Command* check =
+      plan->Add("check", "Proves a plan: rates, liveness, memory.",
+                "weft plan check runs/fashion-mlp-20260102-030405/plan.pb");
+  AddFlags(check, flags.get());
+  check->Run([=] { return Check(*context, *flags); });
+
+  Command* explain =
+      plan->Add("explain", "Says where a node runs, and which pass made it.",
+                "weft plan explain examples/fashion_mnist_mlp.txtpb fc1");
+  AddFlags(explain, flags.get());
+  explain->Positional("node", &flags->node, "the node's name");
+  explain->Run([=] { return Explain(*context, *flags); });
+}
+
+}  // namespace weft

@@ -1,0 +1,112 @@
+#include "tools/weft/prepare.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "runtime/session/device_oracle.h"
+#include "tools/weft/job.h"
+
+namespace weft {
+namespace {
+
+absl::StatusOr<data::ImageData> LoadIdx(Os& os, const job::Idx& idx) {
+  return data::LoadImageData(os, idx.images(), idx.labels());
+}
+
+data::ReaderOptions TrainReader(const job::Job& job) {
+  data::ReaderOptions options;
+  options.batch = job.batch_size();
+  options.micro_batches = job.micro_batches();
+  options.seed = job.seed();
+  options.shuffle = job.data().shuffle();
+  options.tail = job.data().tail() == job::Data::DROP ? data::Tail::kDrop
+                                                      : data::Tail::kCarry;
+  return options;
+}
+
+// Evaluation runs with the micro-batch of training: one model, one shape.
+data::ReaderOptions EvalReader(const job::Job& job) {
+  data::ReaderOptions options;
+  options.batch = job.batch_size() / job.micro_batches();
+  options.training = false;
+  return options;
+}
+
+absl::Status LoadData(const TrainOptions& options, Prepared* out) {
+  const job::Job& job = out->job;
+  const job::Idx& train = job.data().train().idx();
+  WEFT_ASSIGN_OR_RETURN(out->train_data, LoadIdx(*options.os, train));
+  WEFT_RETURN_IF_ERROR(
+      data::CheckBatch(out->train_data, job.batch_size(), train.images()));
+  out->train_reader =
+      std::make_unique<data::BatchReader>(&out->train_data, TrainReader(job));
+  out->total_steps = job.steps() != 0
+                         ? static_cast<int64_t>(job.steps())
+                         : out->train_reader->StepsOf(job.epochs());
+  if (!job.data().has_eval()) return absl::OkStatus();
+  const job::Idx& eval = job.data().eval().idx();
+  WEFT_ASSIGN_OR_RETURN(out->eval_data, LoadIdx(*options.os, eval));
+  if (out->eval_data->image != out->train_data.image) {
+    return MakeError(
+        ErrorCode::kDataFormat,
+        absl::StrCat("images of '", eval.images(), "' are ",
+                     out->eval_data->image.ToString(), ", those of '",
+                     train.images(), "' ", out->train_data.image.ToString()));
+  }
+  out->eval_reader =
+      std::make_unique<data::BatchReader>(&*out->eval_data, EvalReader(job));
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllLabels(const Prepared& prepared) {
+  const job::Data& data = prepared.job.data();
+  int64_t classes = prepared.programs.classes;
+  WEFT_RETURN_IF_ERROR(data::CheckLabels(prepared.train_data, classes,
+                                         data.train().idx().labels()));
+  if (!prepared.eval_data.has_value()) return absl::OkStatus();
+  return data::CheckLabels(*prepared.eval_data, classes,
+                           data.eval().idx().labels());
+}
+
+}  // namespace
+
+double Prepared::EpochOf(uint64_t step) const {
+  return static_cast<double>(step) * job.batch_size() /
+         static_cast<double>(train_data.samples);
+}
+
+absl::StatusOr<job::Job> ReadJob(const TrainOptions& options) {
+  std::string path = options.job_path;
+  if (path.empty()) path = JoinPath(options.resume, "resolved_job.txtpb");
+  return LoadJob(*options.os, path, options.env, options.sets);
+}
+
+absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
+                                                  const job::Job& job) {
+  auto out = std::make_unique<Prepared>();
+  out->job = job;
+  WEFT_ASSIGN_OR_RETURN(out->devices,
+                        JobDevices::Open(job.devices(), options.plugins));
+  WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));
+  DataInfo info;
+  info.image = out->train_data.image;
+  info.classes = data::CountClasses(out->train_data);
+  info.total_steps = out->total_steps;
+  info.has_eval = out->eval_data.has_value();
+  runtime::DeviceOracle oracle(out->devices.pointers());
+  ProgramOptions program_options;
+  program_options.dumps = options.dumps;
+  program_options.launch_order_seed = options.launch_order_seed;
+  absl::StatusOr<Programs> programs =
+      BuildPrograms(*options.os, job, info, out->devices.plan(),
+                    out->devices.compute(), oracle, program_options);
+  WEFT_RETURN_IF_ERROR(oracle.status());
+  if (!programs.ok()) return programs.status();
+  out->programs = *std::move(programs);
+  WEFT_RETURN_IF_ERROR(CheckAllLabels(*out));
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// Everything that comes before a session: the resolved job, its open devices,
+// its data, and the compiled programs. Commands that only look (plan show) stop
+// here.
+//
+// Threading: thread-compatible.
+#ifndef WEFT_TOOLS_WEFT_PREPARE_H_
+#define WEFT_TOOLS_WEFT_PREPARE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/proto/job.pb.h"
+#include "runtime/data/image_data.h"
+#include "tools/weft/devices.h"
+#include "tools/weft/programs.h"
+#include "tools/weft/trainer.h"
+
+namespace weft {
+
+struct Prepared {
+  job::Job job;
+  JobDevices devices;
+  data::ImageData train_data;
+  std::optional<data::ImageData> eval_data;
+  std::unique_ptr<data::BatchReader> train_reader;
+  std::unique_ptr<data::BatchReader> eval_reader;  // null without eval_data
+  int64_t total_steps = 0;
+  Programs programs;
+
+  double EpochOf(uint64_t step) const;
+};
+
+// Reads the job file of `options`, or the resolved job of the run to resume.
+absl::StatusOr<job::Job> ReadJob(const TrainOptions& options);
+
+// The rest. `job` is resolved. Readers point into the result: it does not move.
+absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
+                                                  const job::Job& job);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_WEFT_PREPARE_H_

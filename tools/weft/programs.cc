@@ -1,0 +1,246 @@
+#include "tools/weft/programs.h"
+
+#include <regex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/compile.h"
+#include "compiler/pass/registry.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/graph/text.h"
+#include "models/model.h"
+
+namespace weft {
+namespace {
+
+using training::OptimizerSpec;
+using training::ScheduleSpec;
+using training::TrainingSpec;
+
+constexpr uint64_t kMaxGraphText = uint64_t{64} << 20;
+
+ScheduleSpec MakeSchedule(const job::Schedule& schedule, int64_t total_steps) {
+  ScheduleSpec spec;
+  if (schedule.has_constant()) {
+    spec.kind = "constant";
+    spec.base = schedule.constant().base();
+    spec.warmup_steps = schedule.constant().warmup_steps();
+  } else if (schedule.has_step()) {
+    spec.kind = "step";
+    spec.base = schedule.step().base();
+    spec.warmup_steps = schedule.step().warmup_steps();
+    spec.step_size = schedule.step().step_size();
+    spec.gamma = schedule.step().gamma();
+  } else {
+    spec.kind = "cosine";
+    spec.base = schedule.cosine().base();
+    spec.warmup_steps = schedule.cosine().warmup_steps();
+    spec.total_steps = schedule.cosine().total_steps() != 0
+                           ? schedule.cosine().total_steps()
+                           : total_steps;
+    spec.final = schedule.cosine().final();
+  }
+  return spec;
+}
+
+template <typename Proto>
+void SetDecay(const Proto& proto, OptimizerSpec* spec) {
+  spec->weight_decay = proto.weight_decay();
+  spec->decay_exclude = proto.decay_exclude();
+}
+
+void SetAdam(const job::Adam& adam, OptimizerSpec* spec) {
+  spec->beta1 = adam.beta1();
+  spec->beta2 = adam.beta2();
+  spec->epsilon = adam.epsilon();
+  SetDecay(adam, spec);
+}
+
+OptimizerSpec MakeOptimizer(const job::Optimizer& optimizer,
+                            int64_t total_steps) {
+  using Kind = OptimizerSpec::Kind;
+  OptimizerSpec spec;
+  if (optimizer.has_sgd()) {
+    spec.momentum = optimizer.sgd().momentum();
+    spec.nesterov = optimizer.sgd().nesterov();
+    SetDecay(optimizer.sgd(), &spec);
+  } else if (optimizer.has_adagrad()) {
+    spec.kind = Kind::kAdagrad;
+    spec.epsilon = optimizer.adagrad().epsilon();
+    SetDecay(optimizer.adagrad(), &spec);
+  } else {
+    spec.kind = optimizer.has_adam() ? Kind::kAdam : Kind::kAdamW;
+    SetAdam(optimizer.has_adam() ? optimizer.adam() : optimizer.adamw(), &spec);
+  }
+  spec.clip_norm = optimizer.clip_norm();
+  spec.schedule = MakeSchedule(optimizer.schedule(), total_steps);
+  return spec;
+}
+
+// Gives nodes whose name a scope matches the scope's device; later scopes win.
+absl::Status ApplyPlacement(const job::Job& job, Graph* graph) {
+  for (const job::Placement& placement : job.placement()) {
+    std::regex scope;
+    try {  // std::regex reports by throwing: kept within this function
+      scope = std::regex(placement.scope());
+    } catch (const std::regex_error& error) {
+      return MakeError(
+          ErrorCode::kBadValue,
+          absl::StrCat("placement scope '", placement.scope(),
+                       "' is not a regular expression: ", error.what()));
+    }
+    for (Node* node : graph->Nodes()) {
+      if (std::regex_match(node->name(), scope)) {
+        node->device = placement.device();
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> CountLogits(const Graph& model) {
+  for (const Node* node : model.Nodes()) {
+    if (!node->Is(OpId::kOutput)) continue;
+    const Shape& shape = model.type(node->input(0)).shape;
+    if (model.View(*node).String("name") == "logits" && shape.rank() == 2) {
+      return shape.dim(1);
+    }
+  }
+  return MakeError(ErrorCode::kBadGraph,
+                   absl::StrCat("model '", model.name(),
+                                "' needs a weft.Output named \"logits\" of "
+                                "shape [batch, classes]"));
+}
+
+struct Build {
+  const std::vector<plan::Device>& devices;
+  const std::string& compute_device;
+  CapabilityOracle& oracle;
+  const ProgramOptions& options;
+  int micro_batches;
+  int register_copies;
+};
+
+absl::Status RunPasses(const Build& build, const std::string& program,
+                       uint64_t seed, Graph* graph) {
+  PipelineOptions dumps = build.options.dumps;
+  if (!dumps.dump_to.empty()) dumps.dump_to = JoinPath(dumps.dump_to, program);
+  WEFT_ASSIGN_OR_RETURN(Pipeline pipeline,
+                        MakeNamedPipeline("default", std::move(dumps)));
+  PassContext context;
+  context.settings.training = program == "train";
+  context.settings.seed = seed;
+  return Annotate(pipeline.Run(*graph, context).status(),
+                  absl::StrCat("program '", program, "'"));
+}
+
+absl::StatusOr<plan::Plan> CompileProgram(const Build& build,
+                                          const std::string& program,
+                                          const Graph& graph,
+                                          const StateLayout& state) {
+  CompileOptions options;
+  options.program = program;
+  options.devices = build.devices;
+  options.default_device = build.compute_device;
+  options.micro_batches = program == "train" ? build.micro_batches : 1;
+  if (build.register_copies > 0) {
+    options.register_copies = build.register_copies;
+  }
+  options.launch_order_seed = build.options.launch_order_seed;
+  options.strict = build.options.strict;
+  absl::StatusOr<plan::Plan> plan =
+      Compile(graph, options, state, build.oracle);
+  if (!plan.ok()) {
+    return Annotate(plan.status(), absl::StrCat("program '", program, "'"));
+  }
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
+                                    const DataInfo& data, int64_t batch) {
+  if (job.model().has_builtin()) {
+    const job::Builtin& builtin = job.model().builtin();
+    models::ModelArgs args(builtin.args().begin(), builtin.args().end());
+    models::ModelInput input;
+    input.batch = batch;
+    input.image = data.image;
+    input.classes = data.classes;
+    return models::BuildModel(builtin.name(), args, input);
+  }
+  const std::string& path = job.model().graph_text().path();
+  absl::StatusOr<std::string> text = os.ReadFile(path, kMaxGraphText);
+  if (!text.ok()) {
+    return MakeError(ErrorCode::kUnknownModel, text.status().message());
+  }
+  absl::StatusOr<Graph> graph = ParseGraph(*text);
+  if (!graph.ok()) return Annotate(graph.status(), path);
+  return graph;
+}
+
+absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
+                                              const DataInfo& data,
+                                              int64_t classes) {
+  TrainingSpec spec;
+  spec.data.image = data.image;
+  spec.data.classes = classes;
+  spec.data.mean = job.data().normalize().mean();
+  spec.data.std = job.data().normalize().std();
+  spec.optimizer = MakeOptimizer(job.optimizer(), data.total_steps);
+  spec.label_smoothing = job.loss().softmax_cross_entropy().label_smoothing();
+  spec.micro_batches = static_cast<int>(job.micro_batches());
+  spec.seed = job.seed();
+  return spec;
+}
+
+absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
+                                       const DataInfo& data,
+                                       const std::vector<plan::Device>& devices,
+                                       const std::string& compute_device,
+                                       CapabilityOracle& oracle,
+                                       const ProgramOptions& options) {
+  int64_t micro_batch = job.batch_size() / job.micro_batches();
+  WEFT_ASSIGN_OR_RETURN(Graph model, BuildJobModel(os, job, data, micro_batch));
+  WEFT_RETURN_IF_ERROR(ApplyPlacement(job, &model));
+  Programs out;
+  WEFT_ASSIGN_OR_RETURN(out.classes, CountLogits(model));
+  WEFT_ASSIGN_OR_RETURN(TrainingSpec spec,
+                        MakeTrainingSpec(job, data, out.classes));
+  WEFT_ASSIGN_OR_RETURN(Graph train, training::BuildTrainGraph(model, spec));
+  WEFT_ASSIGN_OR_RETURN(Graph init,
+                        training::BuildInitGraph(train, job.seed()));
+  WEFT_ASSIGN_OR_RETURN(Graph save, training::BuildSaveGraph(train));
+  WEFT_ASSIGN_OR_RETURN(Graph load, training::BuildLoadGraph(train));
+  // The order of the map is the order of the state: training's comes last by
+  // name, so it is added to the layout first, below.
+  out.graphs.emplace("train", std::move(train));
+  out.graphs.emplace("init", std::move(init));
+  out.graphs.emplace("save", std::move(save));
+  out.graphs.emplace("load", std::move(load));
+  if (data.has_eval) {
+    WEFT_ASSIGN_OR_RETURN(Graph eval, training::BuildEvalGraph(model, spec));
+    out.graphs.emplace("eval", std::move(eval));
+  }
+  Build build{devices,
+              compute_device,
+              oracle,
+              options,
+              spec.micro_batches,
+              static_cast<int>(job.runtime().register_copies())};
+  std::vector<const Graph*> layout_order = {&out.graphs.at("train")};
+  for (auto& [program, graph] : out.graphs) {
+    WEFT_RETURN_IF_ERROR(RunPasses(build, program, job.seed(), &graph));
+    if (program != "train") layout_order.push_back(&graph);
+  }
+  WEFT_ASSIGN_OR_RETURN(out.state,
+                        PlanState(layout_order, devices, compute_device));
+  for (const auto& [program, graph] : out.graphs) {
+    WEFT_ASSIGN_OR_RETURN(out.plans[program],
+                          CompileProgram(build, program, graph, out.state));
+  }
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+// From a job to plans: builds the model, its programs (init, load, train, eval,
+// save) and compiles each over one state layout.
+//
+//   WEFT_ASSIGN_OR_RETURN(Programs p, BuildPrograms(job, info, devices.plan(),
+//                                                   devices.compute(),
+//                                                   oracle));
+//   p.plans.at("train");
+//
+// Threading: thread-safe as long as the oracle is.
+#ifndef WEFT_TOOLS_WEFT_PROGRAMS_H_
+#define WEFT_TOOLS_WEFT_PROGRAMS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/capability.h"
+#include "compiler/memory/state_layout.h"
+#include "compiler/pass/pipeline.h"
+#include "compiler/training/training.h"
+#include "core/base/os.h"
+#include "core/graph/graph.h"
+#include "core/proto/job.pb.h"
+#include "core/proto/plan.pb.h"
+
+namespace weft {
+
+// What a job's data says about its programs.
+struct DataInfo {
+  Shape image;          // of one sample
+  int64_t classes = 0;  // that the labels have
+  int64_t total_steps = 0;
+  bool has_eval = false;
+};
+
+struct ProgramOptions {
+  PipelineOptions dumps;
+  uint64_t launch_order_seed = 0;
+  bool strict = false;
+};
+
+struct Programs {
+  int64_t classes = 0;  // of the model
+  // By program name; logical graphs after their passes, and what they became.
+  std::map<std::string, Graph> graphs;
+  std::map<std::string, plan::Plan> plans;
+  StateLayout state;
+};
+
+// The model of a job: its input and logits, nothing else. `batch`: samples of a
+// micro-batch.
+absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
+                                    const DataInfo& data, int64_t batch);
+
+// Pre-condition: `job` is resolved (tools/weft/job.h).
+absl::StatusOr<training::TrainingSpec> MakeTrainingSpec(const job::Job& job,
+                                                        const DataInfo& data,
+                                                        int64_t classes);
+
+absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
+                                       const DataInfo& data,
+                                       const std::vector<plan::Device>& devices,
+                                       const std::string& compute_device,
+                                       CapabilityOracle& oracle,
+                                       const ProgramOptions& options = {});
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_WEFT_PROGRAMS_H_

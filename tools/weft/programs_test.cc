@@ -1,0 +1,124 @@
+#include "tools/weft/programs.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "compiler/testing/fake_oracle.h"
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/weft/job.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+job::Job Job(const std::vector<std::string>& sets) {
+  job::Job job = ParseJob("test", R"(
+      name: "test" batch_size: 8 steps: 3
+      model { builtin { name: "mlp" args { key: "hidden" value: "6" } } }
+      data { train { idx { images: "a" labels: "b" } } })")
+                     .value();
+  for (const std::string& set : sets) {
+    EXPECT_TRUE(SetField(set, "--set", &job).ok())
+        << SetField(set, "--set", &job);
+  }
+  absl::Status resolved = ResolveJob("test", &job);
+  EXPECT_TRUE(resolved.ok()) << resolved;
+  return job;
+}
+
+DataInfo Info() { return {Shape({4, 4}), 3, 10, true}; }
+
+absl::StatusOr<Programs> Build(const job::Job& job) {
+  FakeOracle oracle;
+  std::vector<plan::Device> devices = {HostDevice()};
+  return BuildPrograms(RealOs(), job, Info(), devices, devices[0].name(),
+                       oracle);
+}
+
+TEST(ProgramsTest, AllProgramsShareOneState) {
+  Programs p = Build(Job({})).value();
+  EXPECT_EQ(p.classes, 3);
+  ASSERT_EQ(p.plans.size(), 5u);
+  for (const auto& [name, plan] : p.plans) EXPECT_EQ(plan.program(), name);
+  EXPECT_NE(p.state.Find("fc1/weight"), nullptr);
+  EXPECT_NE(p.state.Find("fc1/weight/velocity"), nullptr);
+}
+
+TEST(ProgramsTest, EveryFeatureCompiles) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"micro_batches=4"},
+      {"logical_shards=8"},
+      {"optimizer.clip_norm=1"},
+      {"optimizer.adamw.weight_decay=0.1"},
+      {"optimizer.adagrad.weight_decay=0.1"},
+      {"optimizer.schedule.cosine.base=0.1"},
+      {"optimizer.schedule.step.base=0.1",
+       "optimizer.schedule.step.step_size=2"},
+      {"model.builtin.args.dropout=0.5", "micro_batches=2"},
+      {"loss.softmax_cross_entropy.label_smoothing=0.1"},
+      {"runtime.register_copies=3"},
+  };
+  for (const auto& sets : cases) {
+    absl::StatusOr<Programs> p = Build(Job(sets));
+    EXPECT_TRUE(p.ok()) << sets[0] << ": " << p.status();
+  }
+}
+
+TEST(ProgramsTest, LaunchOrderSeedGivesAnotherLegalPlan) {
+  FakeOracle oracle;
+  std::vector<plan::Device> devices = {HostDevice()};
+  job::Job job = Job({"micro_batches=2"});
+  auto hash = [&](uint64_t seed) {
+    ProgramOptions options;
+    options.launch_order_seed = seed;
+    return BuildPrograms(RealOs(), job, Info(), devices, devices[0].name(),
+                         oracle, options)
+        ->plans.at("train")
+        .hash();
+  };
+  EXPECT_EQ(hash(0), hash(0));
+  EXPECT_NE(hash(0), hash(1));
+}
+
+TEST(ProgramsTest, GraphTextModels) {
+  std::string path = JoinPath(std::getenv("TEST_TMPDIR"), "model.graph");
+  ASSERT_TRUE(WriteFileAtomically(RealOs(), path, R"(graph "mine" {
+  %image = weft.Input() {dtype: f32, shape: [8, 4, 4]} : f32[8,4,4]
+  %flat = Flatten(%image) : f32[8,16]
+  %w = weft.Variable() {dtype: f32, shape: [16, 3], init: "normal", scale: 0.1} : f32[16,3]
+  %y = MatMul(%flat, %w) : f32[8,3]
+  %out = weft.Output(%y) {name: "logits"}
+}
+)")
+                  .ok());
+  job::Job job = Job({"model.graph_text.path=" + path});
+  absl::StatusOr<Programs> p = Build(job);
+  ASSERT_TRUE(p.ok()) << p.status();
+  EXPECT_EQ(p->graphs.at("train").name(), "mine");
+
+  job.set_batch_size(16);
+  absl::Status status = Build(job).status();
+  EXPECT_TRUE(status.ok()) << status;  // the text says its own batch
+
+  job.mutable_model()->mutable_graph_text()->set_path("/no/such.graph");
+  EXPECT_THAT(std::string(Build(job).status().message()),
+              HasSubstr("/no/such.graph"));
+}
+
+TEST(ProgramsTest, BadPlacementIsNamed) {
+  job::Job job = Job({});
+  job.add_placement()->set_scope("(");
+  EXPECT_TRUE(IsError(Build(job).status(), ErrorCode::kBadValue));
+  job.mutable_placement(0)->set_scope("fc1.*");
+  job.mutable_placement(0)->set_device("tpu:7");
+  absl::Status status = Build(job).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kDeviceNotFound)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tpu:7"));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,166 @@
+// weft train, weft eval.
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "tools/weft/commands.h"
+
+namespace weft {
+namespace {
+
+// The session that a signal stops. A signal that comes before there is one, or
+// a second one, ends the process at once.
+std::atomic<runtime::Session*> g_session{nullptr};
+std::atomic<int> g_signal{0};
+
+void OnSignal(int number) {
+  runtime::Session* session = g_session.load();
+  if (session == nullptr || g_signal.exchange(number) != 0) {
+    std::signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  session->RequestStop();
+}
+
+struct TrainFlags {
+  std::string job;
+  std::vector<std::string> sets;
+  std::string run_dir;
+  std::string resume;
+  std::string dump_to;
+  std::string dump_passes = ".*";
+  uint64_t launch_order_seed = 0;
+  bool json = false;
+  bool quiet = false;
+};
+
+void AddJobFlags(Command* command, TrainFlags* flags) {
+  command->Option("--set", &flags->sets,
+                  "sets a field of the job, for example "
+                  "--set optimizer.sgd.momentum=0.5; may be repeated");
+  command->Flag("--json", &flags->json, "prints the result as JSON");
+}
+
+TrainOptions MakeOptions(const CommandContext& context,
+                         const TrainFlags& flags) {
+  TrainOptions options = BaseOptions(context);
+  const Environment& env = context.env;
+  if (!flags.job.empty()) options.job_path = UserPath(env, flags.job);
+  if (!flags.resume.empty()) options.resume = UserPath(env, flags.resume);
+  if (!flags.run_dir.empty()) options.runs_dir = UserPath(env, flags.run_dir);
+  if (!flags.dump_to.empty()) {
+    options.dumps.dump_to = UserPath(env, flags.dump_to);
+  }
+  options.dumps.dump_passes = flags.dump_passes;
+  options.launch_order_seed = flags.launch_order_seed;
+  options.sets = flags.sets;
+  options.progress = !flags.quiet;
+  return options;
+}
+
+void PrintTrain(const TrainResult& result, bool json) {
+  if (json) {
+    nlohmann::ordered_json out = {
+        {"run_directory", result.run_directory},
+        {"checkpoint", result.checkpoint},
+        {"steps", result.steps},
+        {"stopped", result.stopped},
+        {"loss", result.final_loss},
+        {"first_step_seconds", result.first_step_seconds},
+        {"inflate_seconds", result.inflate_seconds},
+        {"device_bytes", result.device_bytes}};
+    if (result.eval.samples > 0) {
+      out["eval_loss"] = result.eval.loss;
+      out["eval_accuracy"] = result.eval.accuracy;
+    }
+    std::printf("%s\n", out.dump(2).c_str());
+    return;
+  }
+  if (result.stopped) {
+    std::printf("stopped at step %llu; go on with: weft train --resume %s\n",
+                static_cast<unsigned long long>(result.steps),
+                result.run_directory.c_str());
+  } else if (result.eval.samples > 0) {
+    std::printf("test accuracy %.4f\n", result.eval.accuracy);
+  } else {
+    std::printf("loss %.6f\n", result.final_loss);
+  }
+}
+
+absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
+  if (flags.job.empty() == flags.resume.empty() && flags.job.empty()) {
+    return MakeError(ErrorCode::kBadValue,
+                     "train needs a job file, or --resume (see --help)");
+  }
+  TrainOptions options = MakeOptions(*context, flags);
+  options.on_session = [](runtime::Session* session) {
+    g_session.store(session);
+  };
+  std::signal(SIGINT, OnSignal);
+  std::signal(SIGTERM, OnSignal);
+  absl::StatusOr<TrainResult> result = Train(options);
+  g_session.store(nullptr);
+  if (!result.ok()) return result.status();
+  if (result->stopped) context->stop_signal = g_signal.load();
+  PrintTrain(*result, flags.json);
+  return absl::OkStatus();
+}
+
+absl::Status RunEval(CommandContext* context, const TrainFlags& flags) {
+  TrainOptions options = MakeOptions(*context, flags);
+  WEFT_ASSIGN_OR_RETURN(EvalResult result, Evaluate(options));
+  if (flags.json) {
+    nlohmann::ordered_json out = {{"loss", result.loss},
+                                  {"accuracy", result.accuracy},
+                                  {"samples", result.samples}};
+    std::printf("%s\n", out.dump(2).c_str());
+  } else {
+    std::printf("test accuracy %.4f  loss %.4f  samples %.0f\n",
+                result.accuracy, result.loss, result.samples);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddTrainCommands(CommandLine* line, CommandContext* context) {
+  auto flags = std::make_shared<TrainFlags>();
+  Command* train =
+      line->Add("train", "Trains the model of a job file.",
+                "weft train examples/fashion_mnist_mlp.txtpb --set epochs=1");
+  train->Positional("job", &flags->job, "the job file", /*optional=*/true);
+  AddJobFlags(train, flags.get());
+  train->Option("--run-dir", &flags->run_dir,
+                "where the run's own directory is made; default ./runs");
+  train->Option("--resume", &flags->resume,
+                "run directory or checkpoint to go on from");
+  train->Option("--dump-to", &flags->dump_to,
+                "writes the graphs before and after passes to a directory");
+  train->Option("--dump-passes", &flags->dump_passes,
+                "regular expression: which passes --dump-to writes");
+  train->Option("--launch-order-seed", &flags->launch_order_seed,
+                "another legal launch order of the same work; results are the "
+                "same bits");
+  train->Flag("--quiet", &flags->quiet, "no progress line");
+  train->Run([context, flags] { return RunTrain(context, *flags); });
+
+  auto eval_flags = std::make_shared<TrainFlags>();
+  Command* eval =
+      line->Add("eval", "Evaluates a checkpoint on the job's evaluation data.",
+                "weft eval runs/fashion-mlp-20260102-030405");
+  eval->Positional("checkpoint", &eval_flags->resume,
+                   "run directory or checkpoint");
+  eval->Option("--job", &eval_flags->job,
+               "job file; default: the run's resolved job");
+  AddJobFlags(eval, eval_flags.get());
+  eval->Run([context, eval_flags] { return RunEval(context, *eval_flags); });
+}
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// Trainer: a job from its file to a trained model. It opens the devices, reads
+// the data, builds and compiles the programs, runs them in a session, and
+// leaves metrics, checkpoints and errors in a run directory.
+//
+//   TrainOptions options;
+//   options.job_path = "examples/fashion_mnist_mlp.txtpb";
+//   WEFT_ASSIGN_OR_RETURN(TrainResult result, Train(options));
+//   result.eval.accuracy;
+//
+// Order of one run: init or load -> train up to the next evaluation or
+// checkpoint
+// -> evaluate or save -> ... -> evaluate and save. A stop on request finishes
+// the step, saves, and says so in the result.
+//
+// Errors leave errors/rank_00000.json in the run directory, which exists from
+// the moment that the job is known to be good.
+//
+// Threading: one run at a time; `stop` may be called from a signal handler.
+#ifndef WEFT_TOOLS_WEFT_TRAINER_H_
+#define WEFT_TOOLS_WEFT_TRAINER_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/pass/pipeline.h"
+#include "core/base/clock.h"
+#include "core/base/env.h"
+#include "core/base/os.h"
+#include "plugins/host/plugin.h"
+#include "runtime/session/session.h"
+
+namespace weft {
+
+struct TrainOptions {
+  std::string job_path;           // empty with `resume`: the run's own job
+  std::vector<std::string> sets;  // --set
+  std::string runs_dir = "runs";  // where a run directory is made
+  std::string resume;             // run directory or checkpoint to go on from
+  LoadOptions plugins;
+  Environment env;
+  PipelineOptions dumps;
+  uint64_t launch_order_seed = 0;  // CompileOptions
+  bool progress = true;
+  std::FILE* talk = stderr;  // where a run says what it does
+  int64_t started_ns = 0;    // RealClock at the start of the program; 0: now
+  Os* os = &RealOs();
+  Clock* clock = &RealClock();
+  // Called with the session before it runs and with null before it goes.
+  std::function<void(runtime::Session*)> on_session;
+};
+
+struct EvalResult {
+  double loss = 0;
+  double accuracy = 0;
+  double samples = 0;  // 0: not evaluated
+};
+
+struct TrainResult {
+  std::string run_directory;
+  std::string checkpoint;  // the last one
+  uint64_t steps = 0;      // of the whole training, resumed steps included
+  bool stopped = false;    // on request, before the last step
+  double final_loss = 0;   // of the last step
+  EvalResult eval;
+  double first_step_seconds = 0;  // from the start of the program
+  double inflate_seconds = 0;     // of that, reading and inflating data
+  std::map<std::string, uint64_t> device_bytes;  // allocated, by device
+};
+
+absl::StatusOr<TrainResult> Train(const TrainOptions& options);
+
+// Evaluates a checkpoint on the job's evaluation data; makes no run directory.
+// `options.resume` names the checkpoint.
+absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_WEFT_TRAINER_H_
