@@ -3,7 +3,10 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/autodiff/autodiff.h"
 #include "compiler/pass/registry.h"
+#include "compiler/transforms/set_mode.h"
+#include "compiler/transforms/testing.h"
 #include "core/base/error.h"
 #include "core/base/os.h"
 #include "core/graph/text.h"
@@ -123,6 +126,66 @@ TEST(PipelineTest, BadSettingsAreRefused) {
   options.dump_to = "/proc/nowhere/dumps";
   EXPECT_EQ(ErrorCodeOf(Pipeline(options).Run(g, context).status()),
             ErrorCode::kWriteFailed);
+}
+
+// A whole training step: forward, gradients, running statistics, updates.
+TEST(PipelineTest, ATrainingProgramKeepsItsResults) {
+  Graph g = ParseBody(R"(
+%x = weft.Input() {dtype: f64, shape: [4, 3]}
+%w1 = weft.Variable() {dtype: f64, shape: [3, 5]}
+%b1 = weft.Variable() {dtype: f64, shape: [5]}
+%v1 = weft.Variable() {dtype: f64, shape: [5]}
+%w2 = weft.Variable() {dtype: f64, shape: [5, 2]}
+%mean = weft.Variable() {dtype: f64, shape: [5], role: "statistic"}
+%var = weft.Variable() {dtype: f64, shape: [5], role: "statistic"}
+%scale = Constant() {value: tensor(f64[5], splat(1.0))}
+%shift = Constant() {value: tensor(f64[5], splat(0.5))}
+%h = MatMul(%x, %w1)
+%n = BatchNormalization(%h, %scale, %shift, %mean, %var)
+%a = Add(%n, %b1)
+%r = LeakyRelu(%a)
+%d = Dropout(%r) {ratio: 0.5}
+%t = Tanh(%d)
+%y = MatMul(%t, %w2)
+%p = LogSoftmax(%y) {axis: 1}
+%m = Mul(%p, %p)
+%l = ReduceSum(%m) {keepdims: 0}
+%o = weft.Output(%l) {name: "loss"})");
+  ASSERT_TRUE(SetMode(&g, Mode::kTrain, 3).ok());
+  std::vector<Value> parameters;
+  for (const char* name : {"w1", "b1", "w2"}) {
+    parameters.push_back(g.FindNode(name)->output(0));
+  }
+  auto grads = AddGradients(&g, g.FindNode("l")->output(0), parameters);
+  ASSERT_TRUE(grads.ok()) << grads.status();
+  Value lr =
+      (*g.Add("Constant", "lr", {}, {{"value", Literal::Scalar(0.125f)}}))
+          ->output(0);
+  for (int i : {0, 2}) {
+    ASSERT_TRUE(
+        g.Add("weft.SgdUpdate", "", {parameters[i], (*grads)[i], lr}).ok());
+  }
+  ASSERT_TRUE(
+      g.Add("weft.MomentumUpdate", "",
+            {parameters[1], g.FindNode("v1")->output(0), (*grads)[1], lr},
+            {{"momentum", 0.5}}, 2)
+          .ok());
+  Graph before = g.Clone();
+  PassContext context;
+  auto pipeline = MakeNamedPipeline("default");
+  ASSERT_TRUE(pipeline.ok());
+  auto changed = pipeline->Run(g, context);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_TRUE(*changed);
+  EXPECT_LT(g.num_nodes(), before.num_nodes());
+  EXPECT_NE(PrintGraph(g).find("weft.fused"), std::string::npos);
+  ExpectSameResults(before, g, 1e-12);
+  // Without any kernel but primitives.
+  auto primitives = MakePipeline({"decompose", "cse", "dce"});
+  ASSERT_TRUE(primitives.ok());
+  changed = primitives->Run(g, context);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  ExpectSameResults(before, g, 1e-9);
 }
 
 TEST(RegistryTest, EveryPassIsListedUnderItsName) {

@@ -58,7 +58,7 @@ class Fuser {
   bool DrawInTruthValues(const Node& node);
   bool CanJoin(const Node& from, const Node& node) const;
   bool FitsTogether(int a, int b) const;
-  bool HasDetour(int from, int to) const;
+  bool HasDetour(int from, int to);
   void Merge(int from, int into);
   void Predecessors(int region, std::vector<int>* out) const;
 
@@ -77,6 +77,8 @@ class Fuser {
   std::vector<int> position_;    // by node id, in topological order
   std::vector<int> region_of_;   // by node id
   std::vector<Region> regions_;  // by first member's visit; empty when merged
+  int search_ = 0;               // of HasDetour, by number
+  std::vector<int> seen_in_;     // by region: the last search that met it
 };
 
 absl::StatusOr<bool> Fuser::Run() {
@@ -91,6 +93,7 @@ absl::StatusOr<bool> Fuser::Run() {
     regions_.emplace_back();
     regions_.back().nodes = {order[i]->id()};
   }
+  seen_in_.assign(regions_.size(), 0);
   for (const Node* node : order) Visit(*node);
   bool changed = false;
   for (const Region& region : regions_) {
@@ -181,22 +184,28 @@ void Fuser::Predecessors(int region, std::vector<int>* out) const {
 // True where a path leads from region `from` to region `to` through a third
 // one: as one node the two would wait for themselves. Regions made so far have
 // none.
-bool Fuser::HasDetour(int from, int to) const {
-  absl::flat_hash_set<int> seen = {from, to};
+bool Fuser::HasDetour(int from, int to) {
+  ++search_;
   std::vector<int> pending;
   std::vector<int> before;
-  Predecessors(to, &before);
-  for (int region : before) {
-    if (seen.insert(region).second) pending.push_back(region);
-  }
-  while (!pending.empty()) {
+  // True where the search has come back to `from`, other than straight from
+  // `to`.
+  auto follow = [&](int region) {
     before.clear();
-    Predecessors(pending.back(), &before);
-    pending.pop_back();
-    for (int region : before) {
-      if (region == from) return true;
-      if (seen.insert(region).second) pending.push_back(region);
+    Predecessors(region, &before);
+    for (int r : before) {
+      if (r == from && region != to) return true;
+      if (r == from || r == to || seen_in_[r] == search_) continue;
+      seen_in_[r] = search_;
+      pending.push_back(r);
     }
+    return false;
+  };
+  follow(to);
+  while (!pending.empty()) {
+    int region = pending.back();
+    pending.pop_back();
+    if (follow(region)) return true;
   }
   return false;
 }

@@ -138,6 +138,11 @@ void ExpectSameResults(absl::string_view pass, absl::string_view body,
   Graph before = ParseBody(body);
   Graph after = before.Clone();
   EXPECT_TRUE(RunOn(pass, &after, std::move(settings))) << "nothing was done";
+  ExpectSameResults(before, after, tolerance);
+}
+
+void ExpectSameResults(const Graph& before, const Graph& after,
+                       double tolerance) {
   Feeds feeds = MakeFeeds(before);
   auto expected = AllResults(before, feeds);
   auto actual = AllResults(after, feeds);

@@ -41,6 +41,10 @@ std::string Untouched(absl::string_view pass, absl::string_view body,
 void ExpectSameResults(absl::string_view pass, absl::string_view body,
                        PassSettings settings = {}, double tolerance = 0);
 
+// The same for two graphs that should compute the same.
+void ExpectSameResults(const Graph& before, const Graph& after,
+                       double tolerance = 0);
+
 }  // namespace weft
 
 #endif  // WEFT_COMPILER_TRANSFORMS_TESTING_H_

@@ -29,7 +29,9 @@ absl::StatusOr<std::vector<Rate>> InferRates(const Graph& graph) {
 
 bool HasAccumulation(const Graph& graph) {
   for (const Node* node : graph.Nodes()) {
-    if (node->Is(OpId::kAccumulate)) return true;
+    if (node->Is(OpId::kAccumulate) && graph.View(*node).Int("count") > 1) {
+      return true;
+    }
   }
   return false;
 }

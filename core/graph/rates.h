@@ -28,8 +28,8 @@ enum class Rate : uint8_t { kStep, kMicro };
 // By node id, kStep in holes. Errors: kBadGraph for a cycle.
 absl::StatusOr<std::vector<Rate>> InferRates(const Graph& graph);
 
-// True where the graph accumulates over micro-batches: only then do the two
-// rates differ.
+// True where the graph accumulates over several micro-batches: only then do the
+// two rates differ.
 bool HasAccumulation(const Graph& graph);
 
 }  // namespace weft

@@ -83,6 +83,14 @@ TEST(VerifyTest, UpdateFromASingleMicroBatch) {
             "made once a step");
 }
 
+TEST(VerifyTest, OneMicroBatchIsAStep) {
+  EXPECT_EQ(VerifyGraph(Parse(absl::StrCat(kUpdate, R"(
+  %g = weft.Accumulate(%x) {count: 1}
+  %u = weft.Assign(%w, %x)
+)"))),
+            absl::OkStatus());
+}
+
 TEST(RatesTest, FlowFromSourcesToAccumulate) {
   Graph g = Parse(absl::StrCat(kUpdate, R"(
   %c = weft.Counter() {rate: "step"}
