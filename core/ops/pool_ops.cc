@@ -97,8 +97,8 @@ absl::Status InferMaxPoolGrad(const OpView& op, std::vector<TensorType>* out) {
 }
 
 // Each window passes its gradient to its first maximum: a mask, by comparing
-// the kernel positions with that of the maximum. (Where all of a window is -inf,
-// padding may be the first, and takes it.)
+// the kernel positions with that of the maximum. (Where all of a window is
+// -inf, padding may be the first, and takes it.)
 std::vector<Value> DecomposeMaxPoolGrad(const OpView& op,
                                         absl::Span<const Value> inputs,
                                         NodeEmitter& emit) {
