@@ -5,7 +5,7 @@
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 struct Channels {
@@ -196,4 +196,4 @@ std::unique_ptr<Kernel> MakeBatchNormGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

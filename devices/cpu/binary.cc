@@ -2,7 +2,7 @@
 #include "devices/cpu/map.h"
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 template <class T, class O>
@@ -52,4 +52,4 @@ std::unique_ptr<Kernel> MakeBinary(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

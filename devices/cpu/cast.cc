@@ -1,7 +1,7 @@
 // Cast between any two types.
 #include "devices/cpu/map.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 template <class S, class D>
@@ -38,4 +38,4 @@ std::unique_ptr<Kernel> MakeCast(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

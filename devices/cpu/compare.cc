@@ -4,7 +4,7 @@
 #include "devices/cpu/map.h"
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 template <class T, class O>
@@ -142,4 +142,4 @@ std::unique_ptr<Kernel> MakeWhere(const Op& op) {
   }
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

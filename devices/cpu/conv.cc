@@ -9,7 +9,7 @@
 #include "devices/cpu/via_float.h"
 #include "devices/cpu/window.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 struct ConvShape {
@@ -234,4 +234,4 @@ std::unique_ptr<Kernel> MakeConv(const Op& op) {
   return ViaFloat(op, MakeConvFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

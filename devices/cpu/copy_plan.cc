@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 LoopPlan<2> MakePlan(int rank, const int64_t* dims, const int64_t* src_strides,
@@ -100,4 +100,4 @@ void CopyPlan::Run(void* dst, const void* src) const {
   }
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -13,7 +13,7 @@
 
 #include "devices/cpu/strided.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 class CopyPlan {
  public:
@@ -37,6 +37,6 @@ class CopyPlan {
   int tiled_dim_ = -1;
 };
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_COPY_PLAN_H_

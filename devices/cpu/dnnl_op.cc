@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 void Bind(const dnnl::memory& memory, void* address) {
@@ -143,4 +143,4 @@ void DnnlOp::Run(void* const* operands, void* workspace) const {
   idle_.push_back(std::move(context));
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

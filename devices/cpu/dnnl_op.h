@@ -32,7 +32,7 @@
 
 #include "devices/cpu/kernel.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 class OneThread {
  public:
@@ -106,6 +106,6 @@ class DnnlOp {
   mutable std::vector<std::unique_ptr<Context>> idle_;
 };
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_DNNL_OP_H_

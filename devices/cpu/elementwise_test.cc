@@ -26,8 +26,10 @@ std::vector<ShapePair> Broadcasts() {
 }
 
 Numerics NumericsOf(const std::string& op) {
-  for (const char* name : {"Pow", "Exp", "Log", "Sigmoid", "Tanh", "Erf",
-                           "Softplus", "weft.Gelu"}) {
+  // The reference's 1 + erf cancels where the result is small.
+  if (op == "weft.Gelu") return Numerics::kAccumulated;
+  for (const char* name :
+       {"Pow", "Exp", "Log", "Sigmoid", "Tanh", "Erf", "Softplus"}) {
     if (op == name) return Numerics::kTranscendental;
   }
   return Numerics::kRounded;
@@ -262,7 +264,7 @@ TEST(Random, EqualsTheDefinition) {
           ExpectMatchesReference({op, attrs, {counter}}, Numerics::kRounded);
         }
       }
-      for (double ratio : {0.0, 0.3, 1.0}) {
+      for (double ratio : {0.0, 0.3, 0.9}) {
         ExpectMatchesReference(
             {"weft.DropoutTraining",
              {{"ratio", ratio}, {"seed", 3}, {"stream", 8}},

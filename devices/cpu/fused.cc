@@ -11,7 +11,7 @@
 #include "devices/cpu/scalar_ops.h"
 #include "devices/cpu/strided.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -403,4 +403,4 @@ std::unique_ptr<Kernel> MakeFused(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

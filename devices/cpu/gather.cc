@@ -5,7 +5,7 @@
 
 #include "devices/cpu/kernel.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // data seen as [outer, axis, inner]; one index for each of `indices`.
@@ -144,4 +144,4 @@ std::unique_ptr<Kernel> MakeIota(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

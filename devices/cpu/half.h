@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 inline float FloatFromBits(uint32_t bits) {
   float f;
@@ -102,6 +102,6 @@ struct Bfloat {
 
 static_assert(sizeof(Half) == 2 && sizeof(Bfloat) == 2, "storage formats");
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_HALF_H_

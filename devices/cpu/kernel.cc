@@ -3,7 +3,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // Copies and checks one operand. False after recording a failure.
@@ -144,4 +144,4 @@ uint32_t InPlaceMask(const Op& op) {
   return mask;
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -32,7 +32,7 @@
 #include "plugins/abi/weft_plugin.h"
 #include "plugins/sdk/weft_kernel.hpp"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // The first failure of a call, in words.
 struct Failure {
@@ -242,6 +242,6 @@ std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op);          // training.cc
 std::unique_ptr<Kernel> MakeClipScale(const Op& op);           // training.cc
 std::unique_ptr<Kernel> MakeLearningRate(const Op& op);        // training.cc
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_KERNEL_H_

@@ -3,7 +3,7 @@
 
 #include "devices/cpu/kernel.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // Ordered by op.
@@ -107,4 +107,4 @@ const KernelEntry* FindKernel(uint32_t op) {
   return row != all.end() && row->op == op ? row : nullptr;
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -4,7 +4,7 @@
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 struct Rows {
@@ -138,4 +138,4 @@ std::unique_ptr<Kernel> MakeLayerNormGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -1,4 +1,5 @@
 // Movement of elements and reductions against the reference.
+#include <string>
 #include <vector>
 
 #include "devices/cpu/kernel_harness.h"
@@ -127,6 +128,10 @@ TEST(Reduce, IntegersLongRowsAndEmptyOnes) {
   for (const char* op :
        {"ReduceSum", "ReduceProd", "ReduceMean", "ReduceMax", "ReduceMin"}) {
     for (const Ints& axes : {Ints{0}, Ints{1}, Ints{}}) {
+      // An empty choice is refused before any kernel sees it.
+      bool choice =
+          op == std::string("ReduceMax") || op == std::string("ReduceMin");
+      if (choice && axes != Ints{0}) continue;
       OpCase c{
           op, {{"axes", axes}}, {values.Uniform(DType::kF32, {3, 0}, 0, 1)}};
       ExpectMatchesReference(c, Numerics::kExact);

@@ -10,7 +10,7 @@
 #include "devices/cpu/softmax.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 struct LossShape {
@@ -154,4 +154,4 @@ std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -9,7 +9,7 @@
 
 #include "devices/cpu/strided.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 template <class Z, class X, class F>
 void Map1(const LoopPlan<2>& plan, Z* z, const X* x, F f) {
@@ -50,6 +50,6 @@ void Map2(const LoopPlan<3>& plan, Z* z, const X* x, const X* y, F f) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_MAP_H_

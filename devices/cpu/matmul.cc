@@ -8,7 +8,7 @@
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // y[b] = alpha * a[b] x b[b] + (what y held, if accumulate), with one matrix of
@@ -282,4 +282,4 @@ std::unique_ptr<Kernel> MakeGemm(const Op& op) {
   return ViaFloat(op, MakeGemmFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

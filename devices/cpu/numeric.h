@@ -19,7 +19,7 @@
 #include "devices/cpu/half.h"
 #include "plugins/abi/weft_plugin.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 class Kernel;
 
@@ -130,6 +130,6 @@ inline D Convert(S s) {
   }
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_NUMERIC_H_

@@ -19,7 +19,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // The words behind four neighbouring elements.
 struct RandomBlock {
@@ -94,6 +94,6 @@ class RandomSource {
   uint32_t key_[2];
 };
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_PHILOX_H_

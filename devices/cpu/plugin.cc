@@ -8,7 +8,7 @@
 #include "devices/cpu/kernel.h"
 #include "plugins/sdk/weft_plugin.hpp"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // The kernel for an op; null where there is none. Throws for a description that
@@ -39,7 +39,7 @@ class CpuKernel final : public weft_sdk::Kernel {
 
   static bool Match(const weft_sdk::Op& op, weft_match* answer) {
     bool needs_dense = false;
-    std::unique_ptr<cpu::Kernel> kernel = Make(op, &needs_dense);
+    std::unique_ptr<weft_cpu::Kernel> kernel = Make(op, &needs_dense);
     if (kernel == nullptr) return false;
     if (needs_dense) answer->fit = WEFT_FIT_NEEDS_DENSE;
     answer->workspace_bytes = kernel->workspace;
@@ -68,7 +68,7 @@ class CpuKernel final : public weft_sdk::Kernel {
 
  private:
   int num_in_, num_out_;
-  std::unique_ptr<cpu::Kernel> kernel_;
+  std::unique_ptr<weft_cpu::Kernel> kernel_;
 };
 
 struct Cpu {
@@ -93,6 +93,6 @@ struct Cpu {
 };
 
 }  // namespace
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
-WEFT_INLINE_PLUGIN(weft::cpu::Cpu, WEFT_ISA_BASELINE)
+WEFT_INLINE_PLUGIN(weft_cpu::Cpu, WEFT_ISA_BASELINE)

@@ -10,7 +10,7 @@
 #include "devices/cpu/via_float.h"
 #include "devices/cpu/window.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // Where window (oh, ow) meets the image: rows and columns [begin, end), and the
@@ -208,4 +208,4 @@ std::unique_ptr<Kernel> MakeGlobalAveragePool(const Op& op) {
   return ViaFloat(op, GlobalAveragePoolFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -3,7 +3,7 @@
 #include "devices/cpu/kernel.h"
 #include "devices/cpu/philox.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 bool CheckCounter(const Op& op, const Tensor& counter) {
@@ -92,4 +92,4 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

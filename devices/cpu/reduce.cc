@@ -5,7 +5,7 @@
 #include "devices/cpu/kernel.h"
 #include "devices/cpu/reduction.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // Positions of a box in row-major order, as offsets.
@@ -206,4 +206,4 @@ std::unique_ptr<Kernel> MakeArgMax(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

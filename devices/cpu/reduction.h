@@ -18,7 +18,7 @@
 
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // Monoids: Apply and its neutral element.
 struct SumOf : AddOp {
@@ -178,6 +178,6 @@ void ReduceColumns(int64_t rows, int64_t columns, F f, Out out) {
   }
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_REDUCTION_H_

@@ -15,7 +15,7 @@
 
 #include "devices/cpu/numeric.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // The unsigned type in which integer arithmetic wraps (at least 32 bits wide,
 // so that no promotion to signed int can overflow).
@@ -172,7 +172,7 @@ struct ErfOp {
 struct SoftplusOp {
   template <class C>
   static C Apply(C x) {
-    return (x > 0 ? x : C(0) * x) + std::log1p(std::exp(-std::fabs(x)));
+    return ReluOp::Apply(x) + std::log1p(std::exp(-std::fabs(x)));
   }
 };
 struct GeluOp {  // x * Phi(x)
@@ -195,6 +195,6 @@ struct ReciprocalOp {
   }
 };
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_SCALAR_OPS_H_

@@ -6,7 +6,7 @@
 
 #include "devices/cpu/copy_plan.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // One box: from input `in` to output `out`, offsets in bytes.
@@ -261,4 +261,4 @@ std::unique_ptr<Kernel> MakeStridedCopy(const Op& op) {
   return MakeMoves(std::move(moves));
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

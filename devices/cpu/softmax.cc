@@ -3,7 +3,7 @@
 
 #include "devices/cpu/via_float.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 std::unique_ptr<Kernel> SoftmaxFloat(const Op& op) {
@@ -41,4 +41,4 @@ std::unique_ptr<Kernel> MakeSoftmax(const Op& op) {
   return ViaFloat(op, SoftmaxFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -9,7 +9,7 @@
 
 #include "devices/cpu/reduction.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // `n` numbers at x, `stride` apart. y may be x.
 template <class T>
@@ -34,6 +34,6 @@ void LogSoftmaxRow(const T* x, T* y, int64_t n, int64_t stride) {
   }
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_SOFTMAX_H_

@@ -1,6 +1,6 @@
 #include "devices/cpu/strided.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 bool BroadcastStrides(const Tensor& in, const Tensor& out, int64_t* strides) {
   if (in.rank > out.rank) return false;
@@ -32,4 +32,4 @@ bool IsBroadcastOf(const Tensor& out,
   return true;
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

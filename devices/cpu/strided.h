@@ -17,7 +17,7 @@
 
 #include "devices/cpu/kernel.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // Strides of `in` over the dims of `out` by numpy's rule, 0 where broadcast.
 // False where the shapes do not fit.
@@ -112,6 +112,6 @@ class LoopPlan {
   std::array<int64_t, N> strides_[WEFT_MAX_RANK] = {};
 };
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_STRIDED_H_

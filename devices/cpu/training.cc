@@ -6,7 +6,7 @@
 #include "devices/cpu/kernel.h"
 #include "devices/cpu/reduction.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 constexpr int64_t kNormBlock = 4096;
@@ -142,4 +142,4 @@ std::unique_ptr<Kernel> MakeLearningRate(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

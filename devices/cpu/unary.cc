@@ -5,7 +5,7 @@
 #include "devices/cpu/map.h"
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 template <class T, class O>
@@ -101,4 +101,4 @@ std::unique_ptr<Kernel> MakeUnary(const Op& op) {
   });
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -15,7 +15,7 @@
 #include "devices/cpu/kernel.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 // How many operands of the variable's type there are, and how many of those are
@@ -233,4 +233,4 @@ std::unique_ptr<Kernel> MakeUpdate(const Op& op) {
   return ViaFloat(op, UpdateFloat);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-namespace weft::cpu {
+namespace weft_cpu {
 namespace {
 
 bool Is16Bit(const Tensor& t) {
@@ -97,4 +97,4 @@ std::unique_ptr<Kernel> ViaFloat(const Op& op, Factory make) {
   return std::make_unique<ViaFloatKernel>(op, std::move(kernel));
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

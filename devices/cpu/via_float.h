@@ -10,11 +10,11 @@
 
 #include "devices/cpu/kernel.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 // What `make` gives for `op` itself where no operand has a 16-bit format.
 std::unique_ptr<Kernel> ViaFloat(const Op& op, Factory make);
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_VIA_FLOAT_H_

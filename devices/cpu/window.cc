@@ -1,6 +1,6 @@
 #include "devices/cpu/window.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
                 const std::vector<int64_t>& kernel, bool ceil_mode, Window* w) {
@@ -44,4 +44,4 @@ bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
   return op.Check(fits, "the result does not fit the windows");
 }
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu

@@ -10,7 +10,7 @@
 
 #include "devices/cpu/kernel.h"
 
-namespace weft::cpu {
+namespace weft_cpu {
 
 struct Window {
   int64_t batch = 0;
@@ -36,6 +36,6 @@ struct Window {
 bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
                 const std::vector<int64_t>& kernel, bool ceil_mode, Window* w);
 
-}  // namespace weft::cpu
+}  // namespace weft_cpu
 
 #endif  // WEFT_DEVICES_CPU_WINDOW_H_
