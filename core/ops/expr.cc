@@ -43,23 +43,24 @@ Expr Sum(const Expr& x, const std::vector<int64_t>& axes, bool keepdims) {
 
 Expr ReshapeTo(const Expr& x, const Shape& shape) {
   if (!x.valid() || x.shape() == shape) return x;
-  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-  if (shape.num_elements() != 0) {
-    return Apply("Reshape", {x}, {{"shape", std::move(dims)}});
+  if (shape.num_elements() == 0) {
+    // An extent of 0 means "copy" to Reshape; spell the empty tensor out.
+    return CopyStrided(x, DimsOf(shape), StridesOf(shape));
   }
-  // An extent of 0 means "copy" to Reshape; spell the empty tensor out.
-  absl::InlinedVector<int64_t, 4> strides = shape.Strides();
-  return Apply(
-      "weft.StridedCopy", {x},
-      {{"shape", std::move(dims)},
-       {"strides", std::vector<int64_t>(strides.begin(), strides.end())}});
+  return Apply("Reshape", {x}, {{"shape", DimsOf(shape)}});
 }
 
 Expr ExpandTo(const Expr& x, const Shape& shape) {
   if (!x.valid() || x.shape() == shape) return x;
-  return Apply("Expand", {x},
-               {{"shape", std::vector<int64_t>(shape.dims().begin(),
-                                               shape.dims().end())}});
+  return Apply("Expand", {x}, {{"shape", DimsOf(shape)}});
+}
+
+Expr CopyStrided(const Expr& x, std::vector<int64_t> shape,
+                 std::vector<int64_t> strides, int64_t offset) {
+  return Apply("weft.StridedCopy", {x},
+               {{"shape", std::move(shape)},
+                {"strides", std::move(strides)},
+                {"offset", offset}});
 }
 
 Expr SumOfValid(const Expr& a, const Expr& b) {
@@ -70,6 +71,15 @@ Expr SumOfValid(const Expr& a, const Expr& b) {
 Expr SumTo(const Expr& x, const Shape& shape) {
   if (!x.valid()) return x;
   return Expr(x.emit(), x.emit().SumTo(x, shape));
+}
+
+std::vector<int64_t> DimsOf(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+std::vector<int64_t> StridesOf(const Shape& shape) {
+  absl::InlinedVector<int64_t, 4> strides = shape.Strides();
+  return {strides.begin(), strides.end()};
 }
 
 }  // namespace weft

@@ -73,8 +73,15 @@ Expr ExpandTo(const Expr& x, const Shape& shape);
 // a + b, where an invalid operand counts as zero: the gradient of two uses.
 // Invalid where both are.
 Expr SumOfValid(const Expr& a, const Expr& b);
+// The primitive of data movement: y[i] = x[offset + i . strides].
+Expr CopyStrided(const Expr& x, std::vector<int64_t> shape,
+                 std::vector<int64_t> strides, int64_t offset = 0);
 // The gradient of broadcasting: see NodeEmitter::SumTo.
 Expr SumTo(const Expr& x, const Shape& shape);
+
+// A shape's extents and dense strides as attribute values.
+std::vector<int64_t> DimsOf(const Shape& shape);
+std::vector<int64_t> StridesOf(const Shape& shape);
 
 }  // namespace weft
 

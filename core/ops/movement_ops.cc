@@ -49,11 +49,10 @@ OpSchema MakeGather() {
   schema.infer = InferGather;
   schema.cost = GatherCost;
   schema.gradient = [](const GradientContext& g) -> std::vector<Value> {
-    absl::Span<const int64_t> dims = g.op.input(0).shape.dims();
     Value ddata =
         g.emit.Emit1("weft.GatherGrad", {g.output_grads[0], g.inputs[1]},
                      {{"axis", g.op.Get("axis")},
-                      {"input_shape", Ints(dims.begin(), dims.end())}});
+                      {"input_shape", DimsOf(g.op.input(0).shape)}});
     return {ddata, Value{}};
   };
   return schema;

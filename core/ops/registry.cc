@@ -25,6 +25,7 @@ const OpRegistry& OpRegistry::Global() {
     RegisterElementwiseOps(r);
     RegisterFusedOps(r);
     RegisterShapeOps(r);
+    RegisterSliceOps(r);
     RegisterMovementOps(r);
     RegisterReduceOps(r);
     RegisterRandomOps(r);

@@ -94,6 +94,7 @@ TEST(ShapeOpsTest, SliceFollowsOnnx) {
            {{5}, {5}, {1}, {}, "f32[4,0]"},
            {{2}, {8}, {1}, {-1}, "f32[4,0]"},
            {{}, {}, {}, {}, "f32[4,10]"},
+           {{9}, {kEnd}, {1}, {kEnd}, "f32[4,1]"},
        }) {
     AttrMap attrs = {{"starts", c.starts},
                      {"ends", c.ends},
@@ -360,6 +361,7 @@ std::vector<OpCase> Differentiable() {
       slice({1, -1}, {3, -kEnd}, {1, 2}, {1, -2}),
       slice({0, 0}, {kEnd, kEnd}, {0, 2}, {2, 3}),
       slice({2}, {2}, {1}, {}),
+      slice({1, 1}, {kEnd, -kEnd}, {1, 0}, {kEnd, -kEnd}),
       slice({}, {}, {}, {}),
       {"Pad", {{"pads", Ints{1, 0, 2, 0, 1, 0}}, {"value", 0.5}}, {x}},
       {"Pad", {{"pads", Ints{0, -1, 1, 0, 2, -2}}}, {x}},

@@ -29,9 +29,11 @@ void SliceAxis(int axis, int64_t start, int64_t end, int64_t step,
     span = start - Clamp(end, extent, -1, extent - 1);
     stride = -step;
   }
+  int64_t extent_left = span <= 0 ? 0 : (span - 1) / stride + 1;
   spec->start[axis] = start;
-  spec->step[axis] = step;
-  spec->extent[axis] = span <= 0 ? 0 : (span - 1) / stride + 1;
+  // A step that is never taken may be too large to multiply with.
+  spec->step[axis] = extent_left > 1 ? step : 1;
+  spec->extent[axis] = extent_left;
 }
 
 }  // namespace

@@ -8,10 +8,6 @@
 namespace weft {
 namespace {
 
-std::vector<int64_t> DimsOf(const Shape& shape) {
-  return {shape.dims().begin(), shape.dims().end()};
-}
-
 absl::Status ListsDisagree(const OpView& op, absl::string_view why) {
   return op.Error(
       ErrorCode::kBadAttribute,

@@ -178,9 +178,8 @@ std::vector<Value> DecomposeLearningRate(const OpView& op,
                                          NodeEmitter& emit) {
   const std::string& schedule = op.String("schedule");
   double base = op.Float("base");
-  Expr count = Apply(
-      "weft.StridedCopy", {Expr(emit, inputs[0])},
-      {{"shape", std::vector<int64_t>{}}, {"strides", std::vector<int64_t>{}}});
+  // The counter's first item, as a scalar.
+  Expr count = CopyStrided(Expr(emit, inputs[0]), {}, {});
   Expr step = Cast(count, DType::kF64);
   auto warmup = static_cast<double>(op.Int("warmup_steps"));
   Expr rate = step.Like(base);

@@ -153,9 +153,8 @@ std::vector<Value> DecomposeAdam(const OpView& op,
   Expr m = beta1 * in[1] + (1 - beta1) * gradient;
   Expr v = beta2 * in[2] + (1 - beta2) * (gradient * gradient);
 
-  Expr step = Apply(
-      "weft.StridedCopy", {in[5]},  // the counter's first item
-      {{"shape", std::vector<int64_t>{}}, {"strides", std::vector<int64_t>{}}});
+  // The counter's first item, as a scalar.
+  Expr step = CopyStrided(in[5], {}, {});
   Expr t = Cast(step, DType::kF64) + 1.0;
   Expr m_hat = m / Cast(BiasCorrection(beta1, t), m.dtype());
   Expr v_hat = v / Cast(BiasCorrection(beta2, t), v.dtype());
