@@ -122,7 +122,7 @@ uint64_t HostServices::NowNs(void* context) {
 void* HostServices::Alloc(void* context, uint64_t bytes, uint64_t alignment) {
   HostServices* self = Self(context);
   alignment = std::max<uint64_t>(alignment, alignof(std::max_align_t));
-  if ((alignment & (alignment - 1)) != 0) return nullptr;
+  if ((alignment & (alignment - 1)) != 0 || bytes > PTRDIFF_MAX) return nullptr;
   void* pointer = nullptr;
   if (posix_memalign(&pointer, alignment, std::max<uint64_t>(bytes, 1)) != 0) {
     return nullptr;
