@@ -20,8 +20,8 @@
 //             u1 = ((wa >> 8) + 1) * 2^-24 in (0, 1], u2 = (wb >> 8) * 2^-24
 //
 // All arithmetic is in double; the result is rounded to the dtype at the end.
-// Plugins carry their own copy of this text; philox_test.cc holds the published
-// known answers.
+// Plugins carry their own copy of this text; state_ops_test.cc holds the
+// published known answers.
 //
 // Threading: free functions, thread-safe. Not for cryptography.
 #ifndef WEFT_CORE_OPS_PHILOX_H_
