@@ -164,6 +164,24 @@ TEST(FuseElementwiseTest, NotAcrossDevicesShapesDTypesOrRates) {
             "");
 }
 
+TEST(FuseElementwiseTest, ANodeThatDoesNotFitDoesNotSpoilTheRegion) {
+  // %a has another shape, %y needs a truth value that is read elsewhere too.
+  const std::string body = With(R"(
+%a = Neg(%z)
+%b = Add(%a, %x)
+%c = Exp(%b)
+%g = Greater(%x, %half)
+%y = Where(%g, %c, %half)
+%o = weft.Output(%y) {name: "y"}
+%p = weft.Output(%g) {name: "g"})");
+  PassRun run = RunPass("fuse_elementwise", body);
+  EXPECT_NE(run.body.find("%c/fused = weft.fused(%a, %x)"), std::string::npos)
+      << run.body;
+  EXPECT_NE(run.body.find("%y = Where(%g, %c/fused, %half)"), std::string::npos)
+      << run.body;
+  ExpectSameResults("fuse_elementwise", body);
+}
+
 TEST(FuseElementwiseTest, AllConstantsOfOneElementKeepTheShape) {
   ExpectSameResults("fuse_elementwise", R"(
 %x = weft.Input() {dtype: f64, shape: [1]}
