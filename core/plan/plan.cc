@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/actor/actor.h"
+#include "core/actor/kinds.h"
 #include "core/base/status_macros.h"
 #include "core/plan/actor_spec.h"
 #include "core/plan/validate.h"
@@ -99,7 +100,9 @@ bool PlanView::writes_output(Use output) const {
 
 bool PlanView::reads_on_host(Use input) const {
   const Task& t = task(input.task);
-  if (t.kind() == Task::SINK) return true;
+  if (actor::RowOf(static_cast<actor::ActorKind>(t.kind())).host_reader) {
+    return true;
+  }
   for (const Op& op : t.ops()) {
     const uint32_t mask = plan_->kernels(op.kernel()).host_in();
     for (int k = 0; k < op.inputs_size() && k < 32; ++k) {

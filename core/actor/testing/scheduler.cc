@@ -150,7 +150,9 @@ void SpecBuilder::Edge(uint32_t from, uint32_t to, uint32_t reg,
     Output(from, reg, options.copies, options.give);
   }
   OutputSpec* out = FindOutput(reg);
-  out->readers.push_back({spec_.actors[to].id, options.host});
+  out->readers.push_back(
+      {spec_.actors[to].id,
+       options.host || RowOf(spec_.actors[to].kind).host_reader});
   auto alias = aliases_.find(reg);
   uint32_t owner = reg, slices = 1;
   if (alias != aliases_.end()) std::tie(owner, slices) = alias->second;
