@@ -2,14 +2,11 @@
 //
 //   WEFT_RETURN_IF_ERROR(SetMode(&graph, Mode::kTrain, seed));
 //
-// | op of the model                        | kTrain                        |
-// kEval   |
-// |----------------------------------------|-------------------------------|---------|
-// | Dropout                                | weft.DropoutTraining          |
-// removed | | Dropout {ratio: 0}                     | removed | removed | |
-// BatchNormalization over weft.Variable  | weft.BatchNormTraining, and   |
-// stays   | |   statistics, training_mode 0          | weft.EmaUpdate of each
-// one    |         |
+// - Dropout: weft.DropoutTraining in kTrain, removed in kEval; removed in both
+//   where its ratio is 0.
+// - BatchNormalization {training_mode: 0} whose statistics are weft.Variables:
+//   in kTrain weft.BatchNormTraining, and a weft.EmaUpdate of each statistic;
+//   in kEval it stays.
 //
 // Dropout's random numbers are keyed by `seed` and a hash of the user's name of
 // the node, and drawn anew for each micro-batch: its counter is a weft.Counter
