@@ -141,8 +141,8 @@ TEST(ActorTest, AccumulatedOutputIsGivenAtTheLastAct) {
   ASSERT_TRUE(s.TryAct("sum"));
   EXPECT_THAT(s.last().outputs(), ElementsAre(0));
   EXPECT_FALSE(s.last().ends_period());
-  EXPECT_EQ(s.table().credits_out(), 1u);  // acquired, not given
   s.DeliverAll();
+  EXPECT_EQ(s.table().credits_out(), 1u);  // acquired, not given
   s.TryAct("x");
   s.DeliverAll();
   s.TakeLog();
