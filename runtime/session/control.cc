@@ -15,7 +15,7 @@ using actor::MessageKind;
 namespace {
 
 // How long workers have to say who waits for what.
-constexpr uint64_t kReportNs = 200'000'000;
+constexpr uint64_t kReportNs = 50'000'000;
 constexpr uint64_t kLongestWaitNs = 1'000'000'000;
 
 Message Stop() {
@@ -184,7 +184,7 @@ void Control::CheckProgress() {
 
 void Control::AskForReports() {
   const uint64_t now = NowNs();
-  next_report_ns_ = now + options_.stall_report_ns;
+  next_report_ns_ = now + options_.stall_report_ns + kReportNs;
   reports_until_ns_ = now + kReportNs;
   std::fill(reported_.begin(), reported_.end(), false);
   for (size_t w = 0; w < left_.size(); ++w) {

@@ -9,15 +9,17 @@ namespace weft::runtime {
 
 MatchAnswer DeviceOracle::Match(uint32_t device, const plan::Kernel& kernel) {
   MatchAnswer answer;
-  // What the ABI cannot describe (too many operands) no device can run.
+  if (device >= devices_.size()) return answer;
+  // What cannot be described to a device (a tensor as attribute) it cannot run.
   absl::StatusOr<std::unique_ptr<OpDesc>> desc = DescribeKernel(kernel);
-  if (!desc.ok() || device >= devices_.size()) return answer;
+  if (!desc.ok()) return answer;
   absl::StatusOr<std::optional<KernelMatch>> match =
       devices_[device]->Match((*desc)->desc());
   if (!match.ok()) {
     if (status_.ok()) status_ = match.status();
     return answer;
   }
+  // Kernels that may give other bits for equal inputs are not used.
   if (!match->has_value() || !(*match)->deterministic) return answer;
   answer.supported = true;
   answer.workspace_bytes = (*match)->workspace_bytes;

@@ -1,42 +1,37 @@
-// DeviceOracle: the compiler's questions about kernels, asked of open devices.
-// The one edge from the run-time to the compiler: this class implements
-// compiler/capability.h over kernel_match.
+// DeviceOracle: what opened devices answer when the compiler asks what they can
+// run (compiler/capability.h). The one place where the run-time knows the
+// compiler.
 //
-//   DeviceOracle oracle({host.get(), sim.get()});
-//   absl::StatusOr<plan::Plan> plan = Compile(graph, options, state, oracle);
-//   WEFT_RETURN_IF_ERROR(oracle.status());   // a device failed to answer
-//
-// A kernel that is not deterministic counts as unsupported: equal inputs must
-// give equal bits.
+//   DeviceOracle oracle({cpu.get(), sim.get()});   // as CompileOptions.devices
+//   ... compile(graph, options, &oracle) ...
+//   WEFT_RETURN_IF_ERROR(oracle.status());         // a device that failed
 //
 // Threading: thread-compatible. Ownership: borrows the devices.
 #ifndef WEFT_RUNTIME_SESSION_DEVICE_ORACLE_H_
 #define WEFT_RUNTIME_SESSION_DEVICE_ORACLE_H_
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "compiler/capability.h"
-#include "core/proto/plan.pb.h"
 #include "plugins/host/device.h"
 
 namespace weft::runtime {
 
 class DeviceOracle : public CapabilityOracle {
  public:
-  // In the order of CompileOptions.devices.
   explicit DeviceOracle(std::vector<Device*> devices)
       : devices_(std::move(devices)) {}
 
+  // A device that fails to answer counts as one without the kernel; the first
+  // such failure is kept.
   MatchAnswer Match(uint32_t device, const plan::Kernel& kernel) override;
 
-  // The first failure of a device; such questions were answered "unsupported".
   const absl::Status& status() const { return status_; }
 
  private:
-  std::vector<Device*> devices_;
+  const std::vector<Device*> devices_;
   absl::Status status_;
 };
 

@@ -1,6 +1,9 @@
 #include "runtime/session/session.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +17,12 @@
 #include "runtime/session/worker_thread.h"
 
 namespace weft::runtime {
+namespace {
+
+// How long the end of a session waits at least for a worker that is late.
+constexpr uint64_t kGraceNs = 1'000'000'000;
+
+}  // namespace
 
 struct Session::Impl {
   std::vector<Device*> devices;
@@ -67,9 +76,19 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
   if (!impl_->stuck) return;
-  // A thread still runs in there: its memory must stay.
-  LOG(ERROR) << "a worker never came back; its session is not freed";
-  (void)impl_.release();
+  // A worker had not come back when its run was given up. Perhaps it has now.
+  const uint64_t until = NowNs() + std::max(impl_->options.drain_ns, kGraceNs);
+  for (auto& thread : impl_->threads) {
+    while (thread->busy() && NowNs() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!thread->busy()) continue;
+    // A thread still runs in there: its memory must stay.
+    LOG(ERROR) << "a worker never came back; its session is not freed";
+    for (auto& t : impl_->threads) t->Abandon();
+    (void)impl_.release();
+    return;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(
@@ -124,10 +143,7 @@ absl::StatusOr<uint64_t> Session::Run(absl::string_view program,
                   run.ignore_stop ? nullptr : &s.stop);
   absl::StatusOr<uint64_t> done = control.Run(first_step, periods);
   if (!done.ok()) s.broken = done.status();
-  if (control.stuck()) {
-    s.stuck = true;
-    for (auto& thread : s.threads) thread->Abandon();
-  }
+  if (control.stuck()) s.stuck = true;
   return done;
 }
 

@@ -38,6 +38,7 @@ WorkerThread::~WorkerThread() {
 }
 
 void WorkerThread::Start(Worker* worker) {
+  busy_.store(true);
   next_.store(worker);
   word_.Post();
 }
@@ -53,6 +54,8 @@ void WorkerThread::Loop(size_t number) {
     word_.Awake();
     if (worker != nullptr) {
       worker->Run();
+      // Last of all: nobody may free the worker before.
+      if (next_.load() == nullptr) busy_.store(false);
     } else if (exit) {
       return;
     }

@@ -36,6 +36,9 @@ class WorkerThread {
   // destroyed.
   void Abandon() { thread_.detach(); }
 
+  // Whether it is inside the Run() of a worker, or about to be.
+  bool busy() const { return busy_.load(); }
+
   FutexWord* word() { return &word_; }
   const FutexWord* word() const { return &word_; }
 
@@ -44,6 +47,7 @@ class WorkerThread {
 
   FutexWord word_;
   std::atomic<Worker*> next_{nullptr};
+  std::atomic<bool> busy_{false};
   std::atomic<bool> exit_{false};
   std::thread thread_;
 };

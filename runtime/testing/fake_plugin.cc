@@ -46,6 +46,14 @@ struct weft_kernel {
 namespace weft::runtime::testing {
 namespace {
 
+thread_local int inside = 0;
+
+// Lives while a thread is inside the plugin.
+struct Inside {
+  Inside() { ++inside; }
+  ~Inside() { --inside; }
+};
+
 struct Block {
   uint64_t bytes = 0;
   std::unique_ptr<char[]> data;
@@ -233,6 +241,7 @@ weft_code StreamClose(weft_stream* stream, weft_status* status) {
 
 weft_code Copy(weft_stream* stream, const weft_place* dst,
                const weft_place* src, uint64_t bytes, weft_status* status) {
+  Inside here;
   return Submit(
       stream,
       [to = *dst, from = *src, bytes] {
@@ -243,6 +252,7 @@ weft_code Copy(weft_stream* stream, const weft_place* dst,
 }
 
 weft_code StreamMark(weft_stream* stream, uint64_t* tick, weft_status* status) {
+  Inside here;
   MutexLock lock(&stream->mu);
   // A mark is work too, so ticks grow strictly.
   stream->queue.push_back([] { return WEFT_OK; });
@@ -251,6 +261,7 @@ weft_code StreamMark(weft_stream* stream, uint64_t* tick, weft_status* status) {
 }
 
 weft_code StreamPoll(weft_stream* stream, uint64_t* done, weft_status* status) {
+  Inside here;
   MutexLock lock(&stream->mu);
   Work(stream, stream->random() % 4);
   *done = stream->done;
@@ -259,6 +270,7 @@ weft_code StreamPoll(weft_stream* stream, uint64_t* done, weft_status* status) {
 
 weft_code StreamWait(weft_stream* stream, uint64_t tick, uint64_t,
                      weft_status* status) {
+  Inside here;
   MutexLock lock(&stream->mu);
   while (stream->done < tick && !stream->queue.empty()) Work(stream, 1);
   return Fail(status, stream->poison, "the fake was told to fail");
@@ -301,6 +313,7 @@ weft_code KernelOpen(weft_device*, const weft_op_desc* desc, weft_kernel** out,
 weft_code KernelLaunch(weft_kernel* kernel, weft_stream* stream,
                        const weft_buffer* inputs, const weft_buffer* outputs,
                        const weft_buffer*, weft_status* status) {
+  Inside here;
   bool fail;
   {
     MutexLock lock(&G().mu);
@@ -339,6 +352,7 @@ weft_code GetMemInfo(weft_device* device, weft_mem_info* out,
 }
 
 weft_code HostSignal(weft_stream* stream, uint32_t* word, weft_status* status) {
+  Inside here;
   {
     MutexLock lock(&stream->mu);
     Work(stream, ~uint64_t{0});
@@ -426,6 +440,8 @@ bool WaitForBlockedNeg() {
   }
   return G().blocked != 0;
 }
+
+bool InsideFake() { return inside != 0; }
 
 const Plugin& FakePlugin(bool signals) {
   static const Plugin& polled =

@@ -39,8 +39,12 @@ int64_t FakeLaunches();
 // Waits (bounded) until a launch of Neg is blocked; false on time-out.
 bool WaitForBlockedNeg();
 
-// Of the options at the call: plugins with and without signals are two.
+// With sync2.host_signal or without: two plugins.
 const Plugin& FakePlugin(bool signals = false);
+
+// True on a thread that is inside the plugin: what it allocates there is not
+// the run-time's.
+bool InsideFake();
 
 }  // namespace weft::runtime::testing
 
