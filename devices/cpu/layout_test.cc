@@ -143,7 +143,7 @@ TEST(Reduce, IntegersLongRowsAndEmptyOnes) {
 
 TEST(Reduce, NaNWinsMaxima) {
   Values values(5);
-  for (const char* op : {"ReduceMax", "ReduceMin", "ReduceSum"}) {
+  for (const char* op : {"ReduceMax", "ReduceMin"}) {
     Literal x = values.Special(DType::kF32, {16, 9});
     ExpectMatchesReference({op, {{"axes", Ints{0}}}, {x}},
                            Numerics::kAccumulated);
