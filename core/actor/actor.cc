@@ -112,6 +112,7 @@ std::string Sliced(uint32_t acts) { return std::string(acts, kGive); }
 struct ActorTable::Builder {
   const TableSpec& spec;
   ActorTable table;
+  absl::flat_hash_map<uint64_t, uint32_t> index_ = {};  // actors, by id
 
   absl::Status Run() {
     WEFT_RETURN_IF_ERROR(IndexActors());
@@ -133,10 +134,16 @@ struct ActorTable::Builder {
       ActorId id = spec.actors[i].id;
       table.first_index_ = std::min(table.first_index_, id.index());
       last = std::max(last, id.index());
-      if (!table.by_id_.try_emplace(id.value, i).second) {
+      if (static_cast<size_t>(spec.actors[i].kind) >= kNumKinds) {
+        return Bad(spec.actors[i],
+                   absl::StrCat("unknown kind ",
+                                static_cast<int>(spec.actors[i].kind)));
+      }
+      if (!index_.try_emplace(id.value, i).second) {
         return Bad(spec.actors[i], "two actors have this id");
       }
     }
+    table.by_id_ = index_;
     if (spec.actors.empty()) return absl::OkStatus();
     // A worker's actors lie close together; give up on a dense index where the
     // spec makes it much larger than the table.
@@ -150,7 +157,7 @@ struct ActorTable::Builder {
       if (slot != kNoActor) complete = false;
       if (slot == kNoActor) slot = i;
     }
-    if (complete) table.by_id_.clear();
+    if (complete) table.by_id_ = {};
     return absl::OkStatus();
   }
 
@@ -175,7 +182,7 @@ struct ActorTable::Builder {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<uint32_t> StreamOf(const ActorSpec& actor) {
+  absl::StatusOr<uint32_t> StreamOf(const ActorSpec& actor) const {
     for (uint32_t s = 0; s < spec.streams.size(); ++s) {
       if (spec.streams[s].rank == actor.id.rank() &&
           spec.streams[s].stream == actor.id.stream()) {
@@ -187,9 +194,6 @@ struct ActorTable::Builder {
 
   absl::Status AddActor(uint32_t i) {
     const ActorSpec& s = spec.actors[i];
-    if (static_cast<size_t>(s.kind) >= kNumKinds) {
-      return Bad(s, absl::StrCat("unknown kind ", static_cast<int>(s.kind)));
-    }
     const KindRow& row = RowOf(s.kind);
     if (s.inputs.size() < row.min_inputs || s.inputs.size() > row.max_inputs ||
         s.outputs.size() < row.min_outputs ||
@@ -233,15 +237,20 @@ struct ActorTable::Builder {
 
   // The release rule. `host`: the receiver looks at the data on the host.
   bool LeavesAtLaunch(const ActorSpec& from, ActorId to, bool host) const {
-    if (RowOf(from.kind).late || host || !from.id.SameStream(to)) return false;
-    if (from.kind != ActorKind::kCollective) return true;
-    // A collective on a ready-ordered stream ends when its posts do.
-    for (const StreamSpec& s : spec.streams) {
-      if (s.rank == from.id.rank() && s.stream == from.id.stream()) {
-        return s.ordered;
-      }
-    }
-    return false;
+    if (host || !from.id.SameStream(to)) return false;
+    // The order of the stream protects only work that is in it: neither what
+    // the session or a wire does, nor, on a stream without order, the posts of
+    // a collective.
+    if (OutsideStreamOrder(from)) return false;
+    auto it = index_.find(to.value);
+    return it != index_.end() && !OutsideStreamOrder(spec.actors[it->second]);
+  }
+
+  bool OutsideStreamOrder(const ActorSpec& actor) const {
+    if (RowOf(actor.kind).late) return true;
+    if (actor.kind != ActorKind::kCollective) return false;
+    absl::StatusOr<uint32_t> stream = StreamOf(actor);
+    return !stream.ok() || !spec.streams[*stream].ordered;
   }
 
   uint32_t AddPattern(const std::string& pattern) {

@@ -56,8 +56,8 @@ TEST(ActorTest, ReqGoesToTheReaderAndAckBack) {
   EXPECT_FALSE(s.TryAct("y"));  // the REQ has not arrived
   s.DeliverAll();
   ASSERT_TRUE(s.TryAct("y"));
-  EXPECT_THAT(s.TakeLog(),
-              ElementsAre("y.0", "ACK r0[0] -> x", "REQ r1[0] -> out at tick"));
+  EXPECT_THAT(s.TakeLog(), ElementsAre("y.0", "REQ r1[0] -> out at tick",
+                                       "ACK r0[0] -> x at tick"));
   s.DeliverAll();
   EXPECT_TRUE(s.TryAct("x"));
 }
@@ -117,12 +117,13 @@ TEST(ActorTest, HeldInputIsTakenOnceAndAckedAtTheLastAct) {
   Scheduler s(b.Build());
   s.table().SetLease(1);
   EXPECT_EQ(s.Settle(), 7u);
-  EXPECT_THAT(s.TakeLog(),
-              ElementsAre("w.0", "REQ r0[0] -> y at tick", "x.0",
-                          "REQ r1[0] -> y at tick", "y.0", "ACK r1[0] -> x",
-                          "x.1", "REQ r1[0] -> y at tick", "y.1",
-                          "ACK r1[0] -> x", "x.2", "REQ r1[0] -> y at tick",
-                          "y.2", "ACK r0[0] -> w", "ACK r1[0] -> x"));
+  EXPECT_THAT(
+      s.TakeLog(),
+      ElementsAre("w.0", "REQ r0[0] -> y at tick", "x.0",
+                  "REQ r1[0] -> y at tick", "y.0", "ACK r1[0] -> x at tick",
+                  "x.1", "REQ r1[0] -> y at tick", "y.1",
+                  "ACK r1[0] -> x at tick", "x.2", "REQ r1[0] -> y at tick",
+                  "y.2", "ACK r0[0] -> w at tick", "ACK r1[0] -> x at tick"));
   EXPECT_THAT(s.last().inputs(), ElementsAre(0, 0));
 }
 
@@ -148,8 +149,8 @@ TEST(ActorTest, AccumulatedOutputIsGivenAtTheLastAct) {
   s.TakeLog();
   ASSERT_TRUE(s.TryAct("sum"));
   EXPECT_TRUE(s.last().ends_period());
-  EXPECT_THAT(s.TakeLog(), ElementsAre("sum.1", "ACK r0[0] -> x",
-                                       "REQ r1[0] -> out at tick"));
+  EXPECT_THAT(s.TakeLog(), ElementsAre("sum.1", "REQ r1[0] -> out at tick",
+                                       "ACK r0[0] -> x at tick"));
   // The next sum may not begin before the last one is read.
   s.DeliverAll();
   s.TryAct("x");
@@ -291,13 +292,13 @@ TEST(ActorTest, MessagesLeaveAtLaunchOnlyWithinAStream) {
   ASSERT_TRUE(s.TryAct("a"));
   EXPECT_THAT(
       s.TakeLog(),
-      ElementsAre("a.0", "REQ r1[0] -> same", "ACK r0[0] -> x",
-                  "REQ r1[0] -> other at tick", "REQ r1[0] -> host at tick"));
+      ElementsAre("a.0", "REQ r1[0] -> same", "REQ r1[0] -> other at tick",
+                  "REQ r1[0] -> host at tick", "ACK r0[0] -> x at tick"));
   s.DeliverAll();
   EXPECT_FALSE(s.TryAct("other"));
   EXPECT_TRUE(s.TryAct("same"));
   EXPECT_FALSE(s.TryAct("host"));
-  EXPECT_EQ(s.CompleteTicks(), 2u);
+  EXPECT_EQ(s.CompleteTicks(), 3u);
   s.DeliverAll();
   s.TakeLog();
   EXPECT_TRUE(s.TryAct("other"));
@@ -333,8 +334,9 @@ TEST(ActorTest, CollectiveWaitsForItsPostsWhereItsStreamHasNoOrder) {
     s.TryAct("x");
     s.DeliverAll();
     ASSERT_TRUE(s.TryAct("reduce"));
-    EXPECT_EQ(s.last().at_launch().size(), ordered ? 2u : 0u);
-    EXPECT_EQ(s.last().at_tick().size(), ordered ? 0u : 2u);
+    // The ACK goes to a source, whose work is in no stream's order.
+    EXPECT_EQ(s.last().at_launch().size(), ordered ? 1u : 0u);
+    EXPECT_EQ(s.last().at_tick().size(), ordered ? 1u : 2u);
   }
 }
 

@@ -30,8 +30,8 @@ struct KindRow {
   const char* name;
   // Acts only in periods that the lease covers.
   bool leased;
-  // Its work ends outside its stream's order (the session fills or reads it, a
-  // wire carries it), so none of its messages leaves at launch.
+  // Its work is not in its stream's order (the session fills or reads it, a
+  // wire carries it), so no message from it or to it leaves at launch.
   bool late;
   // Looks at its operands on the host: a REQ to it never leaves at launch.
   bool host_reader;

@@ -28,11 +28,11 @@ PlanBuilder Small() {
   b.Task("x", Task::SOURCE, "io");
   b.Task("unpack", Task::COMPUTE, "io", 4);
   b.Task("relu", Task::COMPUTE, "compute", 4);
-  b.Variable("w", "compute");
-  b.Task("out", Task::SINK, "compute", 4);
   b.Output("x", {"x/y", 1024, 2});
   b.Slices("unpack", "x/y", "slice", 4);
   b.InPlace("relu", "slice", "relu/y");
+  b.Variable("w", "compute");
+  b.Task("out", Task::SINK, "compute", 4);
   b.Edge("relu", "out", {"relu/y"});
   b.Edge("w", "out", {"w/shared", 0, 0, "", actor::Held(4)});
   b.Update("out", "w/exclusive");
@@ -178,7 +178,11 @@ TEST(ValidateTest, RefusesWhatIsNotWellFormed) {
          p->mutable_tasks(2)->mutable_inputs(0)->set_aliased(false);
        },
        "its port says not aliased"},
-      {"overlay", [](Plan* p) { p->mutable_registers(4)->set_offset(64); },
+      {"overlay",
+       [](Plan* p) {
+         p->mutable_arenas(1)->set_bytes(128);
+         p->mutable_registers(4)->set_offset(64);
+       },
        "same single copy"},
       {"state elsewhere",
        [](Plan* p) { p->mutable_registers(0)->set_state("w"); },
@@ -199,7 +203,7 @@ TEST(ValidateTest, RefusesWhatIsNotWellFormed) {
       {"pattern",
        [](Plan* p) {
          p->mutable_tasks(2)->mutable_inputs(0)->mutable_pattern()->set_acts(
-             "\3\3\3");
+             "\3\1\2");
        },
        "do not divide"},
       {"binding", [](Plan* p) { p->mutable_tasks(0)->clear_binding(); },
@@ -295,10 +299,10 @@ TEST(PrintTest, NamesFirstIdsAfter) {
                               "ordered:\n    relu [t2]\n"));
   EXPECT_THAT(text, HasSubstr("task unpack [t1] compute on io, 4 acts\n"
                               "    reads x/y [r0]: held(4), in place\n"
-                              "    gives slice [r3]: slices(4)\n"));
+                              "    gives slice [r1]: slices(4)\n"));
   EXPECT_THAT(text, HasSubstr("runs relu = Relu(in0) -> (out0)"));
-  EXPECT_THAT(text, HasSubstr("gives w/shared [r1]: shared phase"));
-  EXPECT_THAT(text, HasSubstr("other phase of w/shared [r1], state 'w'"));
+  EXPECT_THAT(text, HasSubstr("gives w/shared [r3]: shared phase"));
+  EXPECT_THAT(text, HasSubstr("other phase of w/shared [r3], state 'w'"));
 }
 
 TEST(DiffTest, EqualAndRenumberedPlansDifferInNothing) {
