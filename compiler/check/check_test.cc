@@ -45,7 +45,7 @@ PlanBuilder Train() {
   return b;
 }
 
-// Three computes in a row between a source and a sink, on one stream.
+// Four computes in a row between a source and a sink, on one stream.
 PlanBuilder Row() {
   PlanBuilder b;
   b.Stream("compute", true);
@@ -53,11 +53,13 @@ PlanBuilder Row() {
   b.Task("a", Task::COMPUTE, "compute");
   b.Task("b", Task::COMPUTE, "compute");
   b.Task("c", Task::COMPUTE, "compute");
+  b.Task("d", Task::COMPUTE, "compute");
   b.Task("out", Task::SINK, "compute");
   b.Edge("x", "a", {"x/y"});
   b.Edge("a", "b", {"a/y"});
   b.Edge("b", "c", {"b/y"});
-  b.Edge("c", "out", {"c/y"});
+  b.Edge("c", "d", {"c/y"});
+  b.Edge("d", "out", {"d/y"});
   return b;
 }
 
@@ -115,12 +117,12 @@ TEST(CheckPlanTest, RefusesATaskThatNothingStops) {
   PlanBuilder b = Row();
   b.Task("iota", Task::COMPUTE, "compute");
   b.Edge("iota", "c", {"iota/y"});
-  ExpectRefuted(b.Build(), "'iota' [task 5] takes nothing");
+  ExpectRefuted(b.Build(), "'iota' [task 6] takes nothing");
 }
 
 TEST(CheckPlanTest, NamesTheShortestCycleOfASwappedOrder) {
   PlanBuilder b = Row();
-  b.Order("compute", {"x", "b", "a", "c", "out"});
+  b.Order("compute", {"x", "b", "a", "c", "d", "out"});
   const Plan plan = b.Build();
   ExpectRefuted(plan, "'b' [task 2] waits for 'a/y' [register 1] from 'a'");
   ExpectRefuted(plan, "'a' [task 1] waits for its turn on stream 'compute'");
@@ -171,7 +173,7 @@ TEST(CheckPlanTest, RefusesSharedBytesWhereAReaderIsOnAnotherStream) {
   b.Edge("a", "log", {"a/y"});
   Plan plan = b.Build();
   Move(&b, &plan, "c/y", "a/y");
-  ExpectRefuted(plan, "nothing makes 'log' [task 5], which uses 'a/y'");
+  ExpectRefuted(plan, "nothing makes 'log' [task 6], which uses 'a/y'");
 }
 
 TEST(CheckPlanTest, RefusesSharedBytesOfSeveralCopies) {
@@ -235,7 +237,7 @@ TEST(CheckPlanTest, RefusesInPlaceWithoutAnOrderEdge) {
   b.Edge("relu", "end", {"relu/y"});
   // 'c' reads b/y before on the same stream; 'log' does so at any time.
   ExpectRefuted(b.Build(),
-                "an order edge from 'log' [task 5] to 'relu' [task 6]");
+                "an order edge from 'log' [task 6] to 'relu' [task 7]");
   b.Edge("log", "relu", {"log done", 0});
   EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
 }
@@ -287,13 +289,13 @@ TEST(CheckPlanTest, RefusesAnArenaOfTheWrongSize) {
   PlanBuilder b = Row();
   Plan plan = b.Build();
   plan.mutable_arenas(0)->set_bytes(4096);
-  ExpectRefuted(plan, "has 4096 bytes, its contents need 256");
+  ExpectRefuted(plan, "has 4096 bytes, its contents need 320");
 }
 
 TEST(CheckPlanTest, RefusesUnalignedRegisters) {
   PlanBuilder b = Row();
   Plan plan = b.Build();
-  plan.mutable_registers(b.FindRegister("c/y"))->set_offset(200);
+  plan.mutable_registers(b.FindRegister("d/y"))->set_offset(264);
   FitArenas(&plan);
   ExpectRefuted(plan, "wants a multiple of 64");
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/check/greedy_run.h"
 #include "compiler/check/port_events.h"
+#include "core/actor/kinds.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -93,7 +94,8 @@ absl::StatusOr<HappensBefore> HappensBefore::Create(
   }
   HappensBefore hb;
   hb.periods_ = periods;
-  // An ordered stream is one component, an actor elsewhere another.
+  // An ordered stream is one component; an actor elsewhere, or whose work is
+  // not in its stream's order, another.
   std::vector<uint32_t> of_stream(spec.streams.size(), ~uint32_t{0});
   uint32_t nodes = 0;
   for (uint32_t i = 0; i < spec.actors.size(); ++i) {
@@ -101,7 +103,7 @@ absl::StatusOr<HappensBefore> HappensBefore::Create(
     hb.first_.push_back(nodes);
     nodes += hb.acts_.back();
     const uint32_t s = run.table.stream(i);
-    if (!spec.streams[s].ordered) {
+    if (!spec.streams[s].ordered || actor::RowOf(spec.actors[i].kind).late) {
       hb.component_.push_back(hb.components_++);
       continue;
     }

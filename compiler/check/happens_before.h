@@ -2,9 +2,11 @@
 //
 // Acts are ordered by three things only: an actor acts one act after another,
 // an ordered stream runs its acts in order, and a message is sent after the act
-// that sends it is done. The relation is computed over the acts of a few
-// periods, laid out one after another, with one vector clock per act: one
-// component for each ordered stream, one for each actor on other streams.
+// that sends it is done. What sources, sinks, sends and receives do is in no
+// stream's order, even where their launch is (actor::KindRow::late). The
+// relation is computed over the acts of a few periods, laid out one after
+// another, with one vector clock per act: one component for each ordered
+// stream, one for each actor whose work is in no such order.
 //
 //   HappensBefore hb = ...Create(spec, HappensBefore::PeriodsFor(spec));
 //   hb.Before({reader, 3}, {writer, 4});   // actor, act counted from 0
