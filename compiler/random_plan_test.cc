@@ -87,8 +87,10 @@ class RandomGraph {
                                : Add(kBinary[Below(3)], {a, Pick(from)});
     static constexpr const char* kDevices[] = {"", "", "", "cpu", "sim:0"};
     if (!node->Is(OpId::kIdentity)) node->device = kDevices[Below(5)];
-    // Any earlier computation of the same rate (or a step one) may come first.
-    if (Below(6) == 0 && last_ >= 0 && to == last_of_) {
+    // An earlier computation may have to come first; what acts once a step
+    // does not wait here for micro-batches.
+    if (Below(6) == 0 && last_ >= 0 && to == last_of_ &&
+        (IsMicro(node->output(0)) || !IsMicro({last_, 0}))) {
       graph_.AddControlInput(node->id(), last_);
     }
     if (!node->Is(OpId::kIdentity)) {
@@ -116,7 +118,12 @@ class RandomGraph {
         after.push_back(gradient);
         if (Below(2) == 0) Compute(after, &after);
       }
-      if (graph_.node(gradient)->Is(OpId::kVariable)) continue;
+      // Directly from another variable: two such updates may wait for each
+      // other.
+      if (graph_.node(gradient)->Is(OpId::kVariable) ||
+          graph_.node(gradient)->Is(OpId::kIdentity)) {
+        continue;
+      }
       Add("weft.SgdUpdate", {variable, gradient, lr->output(0)});
     }
     int outputs = 0;

@@ -303,10 +303,10 @@ class Emitter {
     for (int w : schedule_.tasks[t].works) {
       const Work& work = parts_.works[w];
       auto read = [&](int b) {
-        auto place = place_.find(b);
-        if (place == place_.end()) return;  // inner
-        const Work& producer = parts_.works[parts_.buffers[b].producer];
-        AddInputPort(t, place->second.first, GivesOf(producer));
+        const int from = parts_.buffers[b].producer;
+        if (schedule_.task_of[from] == static_cast<int>(t)) return;
+        const Work& producer = parts_.works[from];
+        AddInputPort(t, place_.at(b).first, GivesOf(producer));
       };
       for (const WorkOperand& o : work.operands) {
         if (o.buffer >= 0) read(o.buffer);

@@ -15,11 +15,21 @@ using Kind = Work::Kind;
 // Section, class, position, work: smaller goes first.
 using Key = std::tuple<int, int, uint64_t, int>;
 
+// On a stream without order, or a copy of what comes from there: it is ready
+// early, and early in the order it cuts no chain.
+bool RunsAhead(const Partition& parts, const Work& work) {
+  if (work.kind == Kind::kSink) return false;
+  if (!parts.streams[work.stream].ordered) return true;
+  if (work.kind != Kind::kCopy) return false;
+  const Buffer& from = parts.buffers[work.operands[0].buffer];
+  return !parts.streams[parts.works[from.producer].stream].ordered;
+}
+
 Key KeyOf(const Partition& parts, int w, uint64_t seed) {
   const Work& work = parts.works[w];
   int klass = 2;
   if (work.kind == Kind::kShared) klass = 0;
-  if (work.kind == Kind::kSource) klass = 1;
+  if (RunsAhead(parts, work)) klass = 1;
   uint64_t position = seed == 0 ? static_cast<uint64_t>(work.rank)
                                 : Mix(seed ^ Mix(static_cast<uint64_t>(w)));
   return {static_cast<int>(work.section), klass, position, w};

@@ -253,16 +253,19 @@ class Placer {
         !AssignsAll(graph, node, devices)) {
       return false;
     }
+    // Something must run: what is left of an Identity would be no kernel.
+    int kernels = 0;
     for (const Node* part : std::as_const(trial).Nodes()) {
       if (part->Is(OpId::kInput) || part->Is(OpId::kConstant)) continue;
       if (RenamesBytes(*part)) continue;
+      ++kernels;
       bool can = false;
       for (uint32_t d : devices) can = can || Supports(d, trial.View(*part));
       if (!can && !DecomposesView(trial, *part, devices, depth - 1)) {
         return false;
       }
     }
-    return true;
+    return kernels > 0;
   }
 
   // The new values of a decomposed update are stored by weft.Assign.
