@@ -278,6 +278,56 @@ TEST(CompileTest, IoNodesRunAheadOnTheirOwnWorker) {
   EXPECT_EQ(frugal.registers(again.outputs(0).register_()).copies(), 2u);
 }
 
+TEST(CompileTest, DecodingAheadCutsNoChain) {
+  FakeOracle oracle;
+  Plan plan = MustCompile(Parse(R"(graph "g" {
+    %x = weft.DataSource() {source: "x", dtypes: [1, 6], ranks: [1, 1], dims: [8, 8]} : f32[8], u8[8]
+    %a = Exp(%x)
+    %b = Abs(%a)
+    %labels = Cast(%x:1) {to: f32} device("io")
+    %c = Sub(%b, %labels)
+    %o = weft.Output(%c) {name: "c"}
+  })"),
+                          HostOptions(1), oracle);
+  EXPECT_EQ(plan.tasks(FindTask(plan, "c")).ops_size(), 3)
+      << plan::PrintPlan(plan);
+}
+
+TEST(CompileTest, KernelsThatAllowItWorkInPlaceInScratch) {
+  constexpr char kText[] = R"(graph "g" {
+    %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [1], dims: [64]}
+    %a = Exp(%x)
+    %b = Neg(%a)
+    %c = Abs(%b)
+    %o = weft.Output(%c) {name: "c"}
+  })";
+  FakeOracle oracle;
+  Plan apart = MustCompile(Parse(kText), HostOptions(1), oracle);
+  const Task& two = apart.tasks(FindTask(apart, "b"));
+  EXPECT_NE(two.ops(1).inputs(0).offset(), two.ops(1).outputs(0).offset());
+  oracle.Answer(OpId::kNeg).in_place = 1;
+  Plan in_place = MustCompile(Parse(kText), HostOptions(1), oracle);
+  const Task& one = in_place.tasks(FindTask(in_place, "b"));
+  EXPECT_EQ(one.ops(1).outputs(0).where(), Operand::SCRATCH);
+  EXPECT_EQ(one.ops(1).inputs(0).offset(), one.ops(1).outputs(0).offset());
+}
+
+// The value is read in its own chain and outside of it.
+TEST(CompileTest, AChainReadsWhatItGivesFromItsOwnOutput) {
+  FakeOracle oracle;
+  Plan plan = MustCompile(Parse(R"(graph "g" {
+    %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [1], dims: [8]}
+    %a = Exp(%x)
+    %b = Neg(%a)
+    %o = weft.Output(%a) {name: "a"}
+    %p = weft.Output(%b) {name: "b"}
+  })"),
+                          HostOptions(1), oracle);
+  const Task& chain = plan.tasks(FindTask(plan, "b"));
+  ASSERT_EQ(chain.ops_size(), 2);
+  EXPECT_EQ(chain.ops(1).inputs(0).where(), Operand::OUTPUT);
+}
+
 TEST(CompileTest, ControlEdgeBetweenDevicesIsARegisterWithoutBytes) {
   FakeOracle oracle;
   oracle.Allow(1, OpId::kRelu);
