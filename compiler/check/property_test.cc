@@ -53,5 +53,19 @@ TEST(PropertyTest, WhatTheCheckerAcceptsFinishesUnderEveryTiming) {
   EXPECT_GT(found, refused / 3);
 }
 
+TEST(PropertyTest, SmallPlansFinishUnderEachTimingThereIs) {
+  int exhausted = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const plan::Plan plan = RandomPlan(seed);
+    if (plan.tasks_size() > 7 || !CheckPlan(plan).ok()) continue;
+    plan::PlanView view = *plan::PlanView::Create(&plan);
+    actor::Exploration run = actor::ExploreAll(
+        *plan::PlanToModel(view), /*periods=*/2, /*max_states=*/3000);
+    EXPECT_TRUE(run.status.ok()) << seed << ": " << run.status;
+    if (run.exhausted) ++exhausted;
+  }
+  EXPECT_GT(exhausted, 0);
+}
+
 }  // namespace
 }  // namespace weft::check

@@ -261,6 +261,19 @@ struct ActorTable::Builder {
     return offset;
   }
 
+  // False where another of `ports` has this register. Where there are many, the
+  // index is kept, to find them by.
+  template <typename Spec>
+  static bool NotePort(
+      uint32_t i, uint32_t reg, const std::vector<Spec>& ports, size_t index,
+      absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t>* many) {
+    if (ports.size() > kFewPorts) {
+      return many->try_emplace({i, reg}, static_cast<uint32_t>(index)).second;
+    }
+    const auto same = [&](const Spec& port) { return port.reg == reg; };
+    return std::count_if(ports.begin(), ports.end(), same) == 1;
+  }
+
   absl::Status AddInput(uint32_t i, const InputSpec& s) {
     const ActorSpec& actor = spec.actors[i];
     std::string pattern = Shortest(s.pattern);
@@ -287,14 +300,8 @@ struct ActorTable::Builder {
     route.reg = s.ack_register == ~uint32_t{0} ? s.reg : s.ack_register;
     route.at_launch = LeavesAtLaunch(actor, s.producer, false);
     if (!s.aliased) table.routes_.push_back(route);
-    uint32_t k = static_cast<uint32_t>(table.in_.size());
-    if (!table.many_in_.try_emplace({i, s.reg}, k).second) {
+    if (!NotePort(i, s.reg, actor.inputs, table.in_.size(), &table.many_in_)) {
       return Bad(actor, absl::StrCat("two inputs read r", s.reg));
-    }
-    if (actor.inputs.size() <= kFewPorts && &s == &actor.inputs.back()) {
-      for (const InputSpec& in : actor.inputs) {
-        table.many_in_.erase({i, in.reg});
-      }
     }
     table.in_.push_back(port);
     table.queue_bound_ += s.copies;  // REQs
@@ -330,14 +337,9 @@ struct ActorTable::Builder {
           {reader.actor, s.reg,
            LeavesAtLaunch(actor, reader.actor, reader.host)});
     }
-    uint32_t k = static_cast<uint32_t>(table.out_.size());
-    if (!table.many_out_.try_emplace({i, s.reg}, k).second) {
+    if (!NotePort(i, s.reg, actor.outputs, table.out_.size(),
+                  &table.many_out_)) {
       return Bad(actor, absl::StrCat("two outputs write r", s.reg));
-    }
-    if (actor.outputs.size() <= kFewPorts && &s == &actor.outputs.back()) {
-      for (const OutputSpec& out : actor.outputs) {
-        table.many_out_.erase({i, out.reg});
-      }
     }
     table.out_.push_back(port);
     if (!s.alias) {
