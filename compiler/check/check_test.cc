@@ -242,6 +242,27 @@ TEST(CheckPlanTest, RefusesInPlaceWithoutAnOrderEdge) {
   EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
 }
 
+TEST(CheckPlanTest, OrdersReadersOfAVariableAgainstItsWriteBack) {
+  // The update runs elsewhere: read-copy, update, write-back.
+  PlanBuilder b;
+  b.Stream("io", false);
+  b.Variable("w", "io");
+  b.Task("read", Task::COPY, "io");
+  b.Task("update", Task::COMPUTE, "io");
+  b.Task("write", Task::COPY, "io");
+  b.Task("loss", Task::SINK, "io");
+  b.Edge("w", "loss", {"w/shared"});
+  b.Edge("w", "read", {"w/exclusive"});
+  b.Edge("read", "update", {"read/y"});
+  b.Edge("update", "write", {"update/y"});
+  b.Edge("w", "write", {"w/exclusive"});
+  EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
+  // Another reader in the same phase, which nothing orders.
+  b.Task("watch", Task::SINK, "io");
+  b.Edge("w", "watch", {"w/exclusive"});
+  ExpectRefuted(b.Build(), "from 'watch' [task 5] to 'write' [task 3]");
+}
+
 TEST(CheckPlanTest, AcceptsViewsOfOneRegisterAtOnce) {
   PlanBuilder b;
   b.Stream("io", false);

@@ -63,8 +63,7 @@ inline constexpr KindRow kKinds[] = {
     {ActorKind::kCollective, "collective", false, false, false, false, 1,
      kAnyNumber, 1, kAnyNumber},
     // Between devices or memory kinds: input 0 to output 0, or, without
-    // outputs,
-    // to input 1 (write-back into a variable).
+    // outputs, to input 1 (write-back into a variable).
     {ActorKind::kCopy, "copy", false, false, false, false, 1, kAnyNumber, 0,
      kAnyNumber},
     // Tree sum of input 0 over the acts of a period into output 0.
