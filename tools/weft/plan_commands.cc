@@ -92,7 +92,7 @@ absl::Status Show(const CommandContext& context, const PlanFlags& flags) {
 
 absl::Status Check(const CommandContext& context, const PlanFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
-  WEFT_RETURN_IF_ERROR(CheckPlan(plan));
+  WEFT_RETURN_IF_ERROR(check::CheckPlan(plan));
   std::printf("plan '%s' is proved: %d tasks, %d registers, %d streams\n",
               plan.program().c_str(), plan.tasks_size(), plan.registers_size(),
               plan.streams_size());

@@ -418,9 +418,10 @@ absl::Status Run::SaveCheckpoint(bool last) {
 
 absl::Status Run::WriteTrace() {
   if (trace_ == nullptr) return absl::OkStatus();
-  std::string path = directory_.File("trace/rank_00000.json");
-  WEFT_RETURN_IF_ERROR(runtime::WriteChromeTrace(*options_.os, path, *trace_));
-  Talk("trace ", path);
+  constexpr absl::string_view kFile = "trace/rank_00000.json";
+  WEFT_RETURN_IF_ERROR(
+      directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
+  Talk("trace ", directory_.File(kFile));
   return absl::OkStatus();
 }
 
