@@ -104,6 +104,10 @@ class Executor {
 
   const TaskRecord& record(uint32_t actor) const { return records_[actor]; }
 
+  // Whether acts of the actor do anything besides sending messages. One byte an
+  // actor, apart from the records: most of what an act without effect touches.
+  bool Launches(uint32_t actor) const { return launches_any_[actor] != 0; }
+
   // Does what the act does. `step` goes to readers and consumers. The error
   // names the node, the task, the device, the step and the act.
   absl::Status Run(const actor::Effects& effects, uint64_t step) {
@@ -157,6 +161,7 @@ class Executor {
   const plan::Plan* plan_ = nullptr;
   const ProgramMemory* memory_ = nullptr;
   std::vector<TaskRecord> records_;  // by actor
+  std::vector<uint8_t> launches_any_;
   std::vector<Launch> launches_;
   std::vector<Move> moves_;
   struct Phase {

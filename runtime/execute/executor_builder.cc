@@ -53,6 +53,7 @@ class ExecutorBuilder {
                                    "' of program '", plan_.program(), "'"));
     }
     ex_.records_.push_back(record_);
+    ex_.launches_any_.push_back(record_.mode != TaskRecord::Mode::kNothing);
     return absl::OkStatus();
   }
 

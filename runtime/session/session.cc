@@ -44,7 +44,9 @@ struct Session::Impl {
 
 uint64_t Session::Impl::SpinNs() const {
   if (options.spin_ns != SessionOptions::kAutoSpin) return options.spin_ns;
-  return threads.size() > UsableCores() ? 0 : 20'000;
+  // On one core a spinning worker only keeps the control thread waiting.
+  const size_t cores = UsableCores();
+  return cores == 1 || threads.size() > cores ? 0 : 20'000;
 }
 
 // Memory for all programs, then everything that needs addresses.

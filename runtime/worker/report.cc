@@ -22,9 +22,8 @@ std::string Worker::DescribeActor(uint32_t i, const char* what) const {
   uint64_t last = acts == 0 ? 0 : acts - 1;
   return absl::StrCat(
       what, " ",
-      config_.executor->Describe(
-          config_.executor->record(i), 0, StepOf(last / acts_per_period),
-          static_cast<uint32_t>(last % acts_per_period)));
+      executor_.Describe(executor_.record(i), 0, StepOf(last / acts_per_period),
+                         static_cast<uint32_t>(last % acts_per_period)));
 }
 
 void Worker::RequestReport() {
@@ -40,7 +39,7 @@ std::string Worker::TakeReport() {
 std::string Worker::CurrentAct() const {
   uint32_t i = current_.load(std::memory_order_relaxed);
   if (i == actor::kNoActor) return "between acts";
-  const uint32_t task = config_.executor->record(i).task;
+  const uint32_t task = executor_.record(i).task;
   return absl::StrCat("inside an act of ", config_.view->TaskName(task));
 }
 
@@ -56,7 +55,7 @@ void Worker::WriteReport() {
                      DescribeActor(async->held.Front().actor, "the act of")));
   }
   for (uint32_t i = 0; i < table_.size() && lines.size() < kMaxLines; ++i) {
-    const uint32_t task = config_.executor->record(i).task;
+    const uint32_t task = executor_.record(i).task;
     std::vector<std::string> lacks;
     for (const actor::Blocker& b : table_.WhyBlocked(i)) {
       const int port = static_cast<int>(b.port);
@@ -83,7 +82,7 @@ void Worker::WriteReport() {
           if (turn >= table_.size()) break;
           lacks.push_back(
               absl::StrCat("its turn, which is that of ",
-                           view.TaskName(config_.executor->record(turn).task)));
+                           view.TaskName(executor_.record(turn).task)));
           break;
         }
         case actor::Blocker::kLease:

@@ -30,9 +30,10 @@ uint64_t SendBound(const plan::PlanView& view) {
 
 Worker::Worker(const Config& config, actor::ActorTable table)
     : config_(config),
+      executor_(*config.executor),
       table_(std::move(table)),
-      effects_(table_.effects_size()),
       local_(table_.queue_bound() + kControlMessages),
+      effects_(table_.effects_size(), &local_),
       owed_(kControlMessages, 0) {
   const plan::Plan& plan = config_.view->proto();
   uint64_t bound = SendBound(*config_.view);
@@ -59,7 +60,7 @@ void Worker::Begin(uint64_t first_step) {
 
 void Worker::Run() {
   while (true) {
-    while (!local_.Empty()) Deliver(local_.Pop());
+    while (!local_.empty()) Deliver(local_.Pop());
     if (Poll()) continue;
     if (leaving_ == Leaving::kAbort) break;
     if (leaving_ == Leaving::kStop && !Outstanding()) break;
@@ -92,14 +93,12 @@ inline void Worker::Try(uint32_t i) {
 
 inline void Worker::ActOnce(uint32_t i) {
   table_.Act(i, &effects_);
-  const TaskRecord& record = config_.executor->record(i);
   ++acts_;
-  if (record.mode != TaskRecord::Mode::kNothing) {
-    if (ABSL_PREDICT_FALSE(!Execute(i, record))) return;
+  if (executor_.Launches(i)) {
+    if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return;
     unpolled_ = kPollEvery;
   }
-  for (const Message& m : effects_.at_launch()) local_.Push(m);
-  if (!effects_.at_tick().empty()) SendLate(record);
+  if (!effects_.at_tick().empty()) SendLate(executor_.record(i));
   if (effects_.ends_period() && table_.periods_finished() != finished_) {
     OnPeriodsFinished();
   }
@@ -115,14 +114,14 @@ bool Worker::Execute(uint32_t i, const TaskRecord& record) {
       config_.trace->Wants(step)) {
     ActRecord trace;
     trace.begin_ns = NowNs();
-    status = config_.executor->Run(effects_, step);
+    status = executor_.Run(effects_, step);
     trace.end_ns = NowNs();
     trace.act = effects_.act();
     trace.task = record.task;
     trace.step = static_cast<uint32_t>(step);
     config_.trace->Add(trace);
   } else {
-    status = config_.executor->Run(effects_, step);
+    status = executor_.Run(effects_, step);
   }
   current_.store(kNoActor, std::memory_order_relaxed);
   ++launches_;

@@ -38,6 +38,7 @@
 
 #include "absl/status/status.h"
 #include "core/actor/actor.h"
+#include "core/actor/message_queue.h"
 #include "core/base/mutex.h"
 #include "core/plan/plan.h"
 #include "plugins/host/device.h"
@@ -150,9 +151,12 @@ class Worker {
   }
 
   const Config config_;
+  Executor& executor_;
   actor::ActorTable table_;
+  // Same-stream messages go straight into it: nothing takes them out before
+  // the launch has returned.
+  actor::MessageQueue local_;
   actor::Effects effects_;
-  Ring<actor::Message> local_;
   std::vector<uint16_t> worker_of_stream_;
   std::vector<AsyncStream*> async_of_stream_;  // by the plan's; null: inline
   std::vector<std::unique_ptr<AsyncStream>> async_;
