@@ -4,11 +4,13 @@
 #include "core/base/error.h"
 #include "core/testing/fake_clock.h"
 #include "core/testing/faulty_os.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/observe/metrics.h"
 #include "runtime/observe/progress.h"
 #include "runtime/observe/run_directory.h"
+#include "runtime/observe/run_log.h"
 
 namespace weft::observe {
 namespace {
@@ -142,6 +144,33 @@ TEST(RunDirectoryTest, FailuresAreTyped) {
       RunDirectory::Create(RealOs(), clock, base, "job").status();
   EXPECT_TRUE(IsError(status, ErrorCode::kUnwritableRunDir));
   EXPECT_THAT(std::string(status.message()), HasSubstr(base));
+}
+
+TEST(RunLogTest, KeepsWhatIsLoggedWhileItLives) {
+  FakeClock clock(1'767'323'045'000'000'000);
+  std::string path = JoinPath(Scratch(), "log");
+  {
+    auto log = RunLog::Open(RealOs(), clock, path, 3, 8).value();
+    log->Write("here.cc", 7, "hello");
+    LOG(WARNING) << "from anywhere";
+  }
+  LOG(WARNING) << "after its end";
+  std::string text = RealOs().ReadFile(path, 9999).value();
+  EXPECT_THAT(text, testing::StartsWith("I20260102 03:04:05.000000 "));
+  EXPECT_THAT(text, HasSubstr(" [r3/8] here.cc:7] hello\n"));
+  EXPECT_THAT(text, HasSubstr("] from anywhere\n"));
+  EXPECT_THAT(text, Not(HasSubstr("after its end")));
+}
+
+TEST(RunLogTest, AFullDiskStopsTheLogOnly) {
+  FakeClock clock;
+  FaultyOs os(RealOs());
+  std::string path = JoinPath(Scratch(), "log");
+  auto log = RunLog::Open(os, clock, path, 0, 1).value();
+  os.FailAt(0, absl::ResourceExhaustedError("No space left on device"));
+  log->Write("here.cc", 7, "lost");
+  EXPECT_TRUE(IsError(RunLog::Open(os, clock, path, 0, 1).status(),
+                      ErrorCode::kWriteFailed));
 }
 
 TEST(FailureTest, JsonHasWhatALauncherNeeds) {

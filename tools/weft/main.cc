@@ -14,9 +14,12 @@ int main(int argc, char** argv) {
   int64_t started_ns = weft::RealClock().MonotonicNs();
   // A reader that goes away is a write error, not a death.
   std::signal(SIGPIPE, SIG_IGN);
-  FLAGS_logtostderr = true;
-  FLAGS_minloglevel = google::GLOG_WARNING;
+  // The console shows warnings; a run's own file has everything (run_log.h).
+  FLAGS_stderrthreshold = google::GLOG_WARNING;
   google::InitGoogleLogging(argv[0]);
+  for (int severity = 0; severity < google::NUM_SEVERITIES; ++severity) {
+    google::SetLogDestination(severity, "");
+  }
 
   weft::CommandContext context;
   context.env = weft::Environment::FromProcess();

@@ -57,6 +57,17 @@ void SetAdam(const job::Adam& adam, OptimizerSpec* spec) {
   SetDecay(adam, spec);
 }
 
+absl::Status CheckSchedule(const ScheduleSpec& spec) {
+  if (spec.kind == "cosine" && spec.total_steps <= spec.warmup_steps) {
+    return MakeError(
+        ErrorCode::kBadJob,
+        absl::StrCat("optimizer.schedule.cosine: warmup_steps is ",
+                     spec.warmup_steps, ", the schedule has ", spec.total_steps,
+                     " steps; warm-up must be shorter"));
+  }
+  return absl::OkStatus();
+}
+
 OptimizerSpec MakeOptimizer(const job::Optimizer& optimizer,
                             int64_t total_steps) {
   using Kind = OptimizerSpec::Kind;
@@ -189,6 +200,7 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
   spec.data.mean = job.data().normalize().mean();
   spec.data.std = job.data().normalize().std();
   spec.optimizer = MakeOptimizer(job.optimizer(), data.total_steps);
+  WEFT_RETURN_IF_ERROR(CheckSchedule(spec.optimizer.schedule));
   spec.label_smoothing = job.loss().softmax_cross_entropy().label_smoothing();
   spec.micro_batches = static_cast<int>(job.micro_batches());
   spec.seed = job.seed();

@@ -109,6 +109,14 @@ TEST(ProgramsTest, GraphTextModels) {
               HasSubstr("/no/such.graph"));
 }
 
+TEST(ProgramsTest, WarmUpLongerThanTheScheduleIsNamed) {
+  job::Job job = Job({"optimizer.schedule.cosine.base=0.1",
+                      "optimizer.schedule.cosine.warmup_steps=10"});
+  absl::Status status = Build(job).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("warmup_steps is 10"));
+}
+
 TEST(ProgramsTest, BadPlacementIsNamed) {
   job::Job job = Job({});
   job.add_placement()->set_scope("(");

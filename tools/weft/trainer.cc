@@ -19,6 +19,7 @@
 #include "runtime/observe/metrics.h"
 #include "runtime/observe/progress.h"
 #include "runtime/observe/run_directory.h"
+#include "runtime/observe/run_log.h"
 #include "runtime/observe/trace.h"
 #include "runtime/observe/trace_writer.h"
 #include "tools/weft/job.h"
@@ -34,8 +35,6 @@ using observe::MetricsRecord;
 using observe::Progress;
 using observe::RunDirectory;
 using runtime::Session;
-
-constexpr char kTalkPrefix[] = "weft: ";
 
 // Sums over the batches of an evaluation.
 struct EvalSums {
@@ -72,6 +71,7 @@ class Run {
     if (status.ok()) status = flushed;
     if (options_.on_session) options_.on_session(nullptr);
     if (status.ok()) return result_;
+    if (log_ != nullptr) log_->Write("trainer.cc", __LINE__, status.ToString());
     std::string json =
         observe::FailureJson({status, 0, step_}, *options_.clock);
     // Where even this cannot be written, the status itself still says it.
@@ -99,8 +99,9 @@ class Run {
   template <typename... Args>
   void Talk(const Args&... args) {
     if (progress_ != nullptr) progress_->Clear();
-    std::string line = absl::StrCat(kTalkPrefix, args..., "\n");
-    std::fputs(line.c_str(), options_.talk);
+    std::string line = absl::StrCat(args...);
+    if (log_ != nullptr) log_->Write("trainer.cc", __LINE__, line);
+    std::fprintf(options_.talk, "weft: %s\n", line.c_str());
     std::fflush(options_.talk);
   }
 
@@ -108,6 +109,7 @@ class Run {
   const job::Job& job_;
   RunDirectory directory_;
   TrainResult result_;
+  std::unique_ptr<observe::RunLog> log_;
   std::unique_ptr<Prepared> prepared_;
   std::unique_ptr<StateBuffers> state_;
   std::unique_ptr<ScalarSinks> train_sinks_;
@@ -125,6 +127,10 @@ class Run {
 };
 
 absl::Status Run::ExecuteSteps() {
+  WEFT_ASSIGN_OR_RETURN(
+      log_, observe::RunLog::Open(*options_.os, *options_.clock,
+                                  directory_.File("logs/rank_00000.log"),
+                                  /*rank=*/0, /*world=*/1));
   WEFT_RETURN_IF_ERROR(directory_.Write("resolved_job.txtpb", JobText(job_)));
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
   result_.inflate_seconds =
@@ -160,7 +166,7 @@ void Run::Describe() {
   }
   Talk("run directory ", directory_.path());
   Talk("version ", kVersion, ", seed ", job_.seed(), ", device ",
-       p.devices.compute(), ", plan ",
+       p.devices.compute(), ", threads ", p.threads->count(), ", plan ",
        absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16));
   Talk("model ", p.programs.graphs.at("train").name(), ", ", parameters,
        " parameters; ", p.train_data.samples, " training samples, ",
