@@ -87,6 +87,8 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                                   const job::Job& job) {
   auto out = std::make_unique<Prepared>();
   out->job = job;
+  out->threads =
+      runtime::HostThreads::Install(*options.os, job.runtime().threads());
   WEFT_ASSIGN_OR_RETURN(out->devices,
                         JobDevices::Open(job.devices(), options.plugins));
   WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/proto/job.pb.h"
 #include "runtime/data/image_data.h"
+#include "runtime/pool/host_threads.h"
 #include "tools/weft/devices.h"
 #include "tools/weft/programs.h"
 #include "tools/weft/trainer.h"
@@ -21,6 +22,8 @@ namespace weft {
 
 struct Prepared {
   job::Job job;
+  // Before the devices: kernels may use the threads until the last one closes.
+  std::unique_ptr<runtime::HostThreads> threads;
   JobDevices devices;
   data::ImageData train_data;
   std::optional<data::ImageData> eval_data;
