@@ -30,6 +30,10 @@ void SetHostHooks(const HostHooks& hooks) {
   g_notify.store(hooks.notify);
 }
 
+HostHooks CurrentHostHooks() {
+  return {g_parallel_for.load(), g_thread_budget.load(), g_notify.load()};
+}
+
 HostServices::HostServices(
     std::string plugin,
     std::vector<std::pair<std::string, std::string>> options)

@@ -34,6 +34,8 @@ struct HostHooks {
   void (*notify)(uint64_t token) = nullptr;
 };
 void SetHostHooks(const HostHooks& hooks);
+// What is set now: to change one and keep the others.
+HostHooks CurrentHostHooks();
 
 class HostServices {
  public:
