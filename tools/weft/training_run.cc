@@ -1,0 +1,377 @@
+#include "tools/weft/training_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/base/version.h"
+#include "core/plan/plan_file.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/observe/trace_writer.h"
+#include "tools/weft/job.h"
+
+namespace weft {
+namespace {
+
+using observe::MetricsLog;
+using observe::MetricsRecord;
+using observe::Progress;
+using runtime::Session;
+
+absl::Status ParseTraceSteps(const std::string& text, uint64_t* first,
+                             uint64_t* last) {
+  std::vector<std::string> parts = absl::StrSplit(text, '-');
+  if (parts.size() > 2 || !absl::SimpleAtoi(parts[0], first) ||
+      !absl::SimpleAtoi(parts.back(), last) || *first > *last) {
+    return MakeError(ErrorCode::kBadJob,
+                     absl::StrCat("observe.trace_steps is '", text,
+                                  "', expected first-last, such as 100-110"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TrainResult> TrainingRun::Execute() {
+  absl::Status status = ExecuteSteps();
+  if (progress_ != nullptr) progress_->Clear();
+  absl::Status flushed = Flush();
+  if (status.ok()) status = flushed;
+  if (options_.on_session) options_.on_session(nullptr);
+  if (status.ok()) return result_;
+  if (log_ != nullptr)
+    log_->Write("training_run.cc", __LINE__, status.ToString());
+  std::string json = observe::FailureJson({status, 0, step_}, *options_.clock);
+  // Where even this cannot be written, the status itself still says it.
+  directory_.Write("errors/rank_00000.json", json).IgnoreError();
+  return status;
+}
+
+void TrainingRun::Talk(const std::string& line) {
+  if (progress_ != nullptr) progress_->Clear();
+  if (log_ != nullptr) log_->Write("training_run.cc", __LINE__, line);
+  std::fprintf(options_.talk, "weft: %s\n", line.c_str());
+  std::fflush(options_.talk);
+}
+
+absl::Status TrainingRun::ExecuteSteps() {
+  WEFT_ASSIGN_OR_RETURN(
+      log_, observe::RunLog::Open(*options_.os, *options_.clock,
+                                  directory_.File("logs/rank_00000.log"),
+                                  /*rank=*/0, /*world=*/1));
+  Talk(absl::StrCat("run directory ", directory_.path()));
+  WEFT_RETURN_IF_ERROR(directory_.Write("resolved_job.txtpb", JobText(job_)));
+  WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
+  result_.inflate_seconds =
+      prepared_->train_data.inflate_seconds +
+      (prepared_->eval_data ? prepared_->eval_data->inflate_seconds : 0);
+  WEFT_RETURN_IF_ERROR(plan::SavePlan(*options_.os, directory_.File("plan.pb"),
+                                      prepared_->programs.plans.at("train")));
+  state_ =
+      std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
+  Describe();
+  WEFT_RETURN_IF_ERROR(StartSession());
+  WEFT_RETURN_IF_ERROR(StartState());
+  WEFT_ASSIGN_OR_RETURN(
+      auto metrics,
+      MetricsLog::Open(*options_.os, directory_.File("metrics.jsonl"), step_));
+  {
+    MutexLock lock(&mu_);
+    metrics_ = std::move(metrics);
+  }
+  WEFT_RETURN_IF_ERROR(TrainLoop());
+  return WriteTrace();
+}
+
+void TrainingRun::Describe() {
+  const Prepared& p = *prepared_;
+  int64_t parameters = 0;
+  for (const Node* node : p.programs.graphs.at("train").Nodes()) {
+    if (node->Is(OpId::kVariable) &&
+        p.programs.graphs.at("train").View(*node).String("role") ==
+            "parameter") {
+      parameters += node->output_type(0).shape.num_elements();
+    }
+  }
+  Talk(absl::StrCat(
+      "version ", kVersion, ", seed ", job_.seed(), ", device ",
+      p.devices.compute(), ", threads ", p.threads->count(), ", plan ",
+      absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
+  Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
+                    parameters, " parameters; ", p.train_data.samples,
+                    " training samples, ", p.total_steps, " steps of ",
+                    job_.batch_size()));
+}
+
+absl::Status TrainingRun::StartSession() {
+  runtime::SessionOptions session_options;
+  if (!job_.observe().trace_steps().empty()) {
+    runtime::TraceLog::Options trace;
+    WEFT_RETURN_IF_ERROR(ParseTraceSteps(job_.observe().trace_steps(),
+                                         &trace.first_step, &trace.last_step));
+    trace_ = std::make_unique<runtime::TraceLog>(trace);
+    session_options.trace = trace_.get();
+  }
+  WEFT_ASSIGN_OR_RETURN(session_, Session::Create(prepared_->devices.pointers(),
+                                                  session_options));
+  WEFT_RETURN_IF_ERROR(LoadPrograms());
+  result_.device_bytes = session_->PlannedBytes();
+  for (const auto& [device, bytes] : result_.device_bytes) {
+    Talk(absl::StrCat("memory ", device, " ",
+                      absl::StrFormat("%.1f", bytes / 1e6), " MB"));
+  }
+  if (options_.on_session) options_.on_session(session_.get());
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::LoadPrograms() {
+  const std::map<std::string, plan::Plan>& plans = prepared_->programs.plans;
+  train_names_ = {"loss", "weight", "correct", "learning_rate"};
+  if (job_.optimizer().clip_norm() > 0) train_names_.push_back("grad_norm");
+  train_sinks_ = std::make_unique<ScalarSinks>(
+      train_names_, [this](uint64_t step, const ScalarSinks::Values& values) {
+        return OnStep(step, values);
+      });
+  runtime::Bindings train = train_sinks_->bindings();
+  train.sources["train"] = prepared_->train_reader.get();
+  WEFT_RETURN_IF_ERROR(session_->LoadProgram(plans.at("train"), train));
+  WEFT_RETURN_IF_ERROR(session_->LoadProgram(plans.at("init"), {}));
+  WEFT_RETURN_IF_ERROR(
+      session_->LoadProgram(plans.at("save"), state_->SaveBindings()));
+  WEFT_RETURN_IF_ERROR(
+      session_->LoadProgram(plans.at("load"), state_->LoadBindings()));
+  if (prepared_->eval_reader == nullptr) return absl::OkStatus();
+  eval_sinks_ = std::make_unique<ScalarSinks>(
+      std::vector<std::string>{"loss", "weight", "correct"},
+      [this](uint64_t step, const ScalarSinks::Values& values) {
+        return OnEvalBatch(values);
+      });
+  runtime::Bindings eval = eval_sinks_->bindings();
+  eval.sources["eval"] = prepared_->eval_reader.get();
+  return session_->LoadProgram(plans.at("eval"), eval);
+}
+
+absl::Status TrainingRun::StartState() {
+  if (!options_.resume.empty()) return Resume();
+  runtime::RunOptions whatever;
+  whatever.ignore_stop = true;
+  return session_->Run("init", 0, 1, whatever).status();
+}
+
+absl::Status TrainingRun::Resume() {
+  WEFT_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
+                        checkpoint::Load(*options_.os, options_.resume));
+  WEFT_RETURN_IF_ERROR(state_->Fill(loaded));
+  checkpoint::TrainState now = State();
+  const checkpoint::TrainState& then = loaded.state;
+  auto differs = [&](absl::string_view what, auto a, auto b) {
+    return MakeError(
+        ErrorCode::kCheckpointForeign,
+        absl::StrCat("checkpoint '", loaded.directory, "' was made with ", what,
+                     " ", a, ", the job has ", b,
+                     "; the run could not go on as it was"));
+  };
+  if (then.seed() != now.seed()) {
+    return differs("seed", then.seed(), now.seed());
+  }
+  if (then.batch_size() != now.batch_size()) {
+    return differs("batch_size", then.batch_size(), now.batch_size());
+  }
+  if (then.data() != now.data()) {
+    return differs("training data", then.data(), now.data());
+  }
+  if (then.shuffle() != now.shuffle() || then.tail() != now.tail()) {
+    return differs("data order",
+                   absl::StrCat("shuffle ", then.shuffle(), " ", then.tail()),
+                   absl::StrCat("shuffle ", now.shuffle(), " ", now.tail()));
+  }
+  step_ = saved_step_ = then.step();
+  result_.checkpoint = loaded.directory;
+  Talk(absl::StrCat("resuming at step ", step_, " from ", loaded.directory));
+  runtime::RunOptions whatever;
+  whatever.ignore_stop = true;
+  return session_->Run("load", 0, 1, whatever).status();
+}
+
+bool TrainingRun::IsEvalStep(uint64_t step) const {
+  uint32_t every = job_.eval().every_epochs();
+  if (eval_sinks_ == nullptr || every == 0) return false;
+  double epoch = prepared_->EpochOf(step);
+  int64_t epochs = std::llround(epoch / every) * every;
+  return epochs > 0 && static_cast<uint64_t>(
+                           prepared_->train_reader->StepsOf(epochs)) == step;
+}
+
+uint64_t TrainingRun::NextStop() const {
+  uint64_t stop = prepared_->total_steps;
+  uint64_t every = job_.checkpoint().every_steps();
+  if (every != 0) stop = std::min(stop, (step_ / every + 1) * every);
+  uint32_t epochs = job_.eval().every_epochs();
+  if (eval_sinks_ != nullptr && epochs != 0) {
+    int64_t next = 0;
+    while (static_cast<uint64_t>(
+               prepared_->train_reader->StepsOf(next += epochs)) <= step_) {
+    }
+    stop = std::min<uint64_t>(stop, prepared_->train_reader->StepsOf(next));
+  }
+  return stop;
+}
+
+absl::Status TrainingRun::TrainLoop() {
+  uint64_t total = prepared_->total_steps;
+  bool terminal = isatty(fileno(options_.talk)) != 0;
+  if (options_.progress) {
+    progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
+                                           terminal, total, job_.batch_size());
+  }
+  uint64_t every = job_.checkpoint().every_steps();
+  while (step_ < total) {
+    uint64_t stop = NextStop();
+    WEFT_ASSIGN_OR_RETURN(uint64_t done,
+                          session_->Run("train", step_, stop - step_));
+    step_ += done;
+    result_.steps = step_;
+    if (step_ < stop) {
+      result_.stopped = true;
+      break;
+    }
+    if (IsEvalStep(step_) && step_ < total) {
+      WEFT_RETURN_IF_ERROR(RunEvaluation());
+    }
+    if (every != 0 && step_ % every == 0 && step_ < total) {
+      WEFT_RETURN_IF_ERROR(SaveCheckpoint(/*last=*/false));
+    }
+    WEFT_RETURN_IF_ERROR(Flush());
+    if (progress_ != nullptr) progress_->Pause();
+  }
+  result_.steps = step_;
+  if (!result_.stopped && eval_sinks_ != nullptr) {
+    WEFT_RETURN_IF_ERROR(RunEvaluation());
+  }
+  return SaveCheckpoint(/*last=*/true);
+}
+
+absl::Status TrainingRun::OnStep(uint64_t step,
+                                 const ScalarSinks::Values& values) {
+  double loss = values[0];
+  MutexLock lock(&mu_);
+  if (result_.first_step_seconds == 0 && options_.started_ns != 0) {
+    result_.first_step_seconds =
+        (RealClock().MonotonicNs() - options_.started_ns) * 1e-9;
+    Talk(absl::StrFormat("first step after %.3f s, %.3f s of it reading data",
+                         result_.first_step_seconds, result_.inflate_seconds));
+  }
+  MetricsRecord record;
+  record.step = step + 1;
+  record.epoch = prepared_->EpochOf(step + 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    // Counts make a share.
+    if (train_names_[i] == "weight") continue;
+    double value =
+        train_names_[i] == "correct" ? values[i] / values[1] : values[i];
+    record.values.emplace_back(
+        train_names_[i] == "correct" ? "accuracy" : train_names_[i], value);
+  }
+  metrics_->Add(record);
+  result_.final_loss = loss;
+  if (!std::isfinite(loss) && job_.guards().stop_on_nan()) {
+    return MakeError(ErrorCode::kNotFinite,
+                     absl::StrCat("loss is ", loss, " at step ", step + 1,
+                                  "; nothing was saved after it"));
+  }
+  if (progress_ != nullptr) progress_->Step(step + 1, record.epoch, loss);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::OnEvalBatch(const ScalarSinks::Values& values) {
+  sums_.Add(values);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::RunEvaluation() {
+  sums_ = {};
+  runtime::RunOptions whatever;
+  whatever.ignore_stop = true;
+  WEFT_RETURN_IF_ERROR(
+      session_->Run("eval", 0, prepared_->eval_reader->StepsOf(1), whatever)
+          .status());
+  result_.eval = sums_.Result();
+  MetricsRecord record;
+  record.step = step_;
+  record.epoch = prepared_->EpochOf(step_);
+  record.values = {{"eval_loss", result_.eval.loss},
+                   {"eval_accuracy", result_.eval.accuracy}};
+  {
+    MutexLock lock(&mu_);
+    metrics_->Add(record);
+  }
+  Talk(absl::StrCat(
+      absl::StrFormat("epoch %.2f  step %d  loss %.4f  test loss %.4f  "
+                      "test accuracy %.4f",
+                      record.epoch, step_, result_.final_loss,
+                      result_.eval.loss, result_.eval.accuracy)));
+  return Flush();
+}
+
+checkpoint::TrainState TrainingRun::State() const {
+  checkpoint::TrainState state;
+  state.set_step(step_);
+  state.set_samples(step_ * job_.batch_size());
+  state.set_seed(job_.seed());
+  state.set_job(job_.name());
+  state.set_model(checkpoint::Fingerprint(state_->tensors()));
+  state.set_data(prepared_->train_data.fingerprint);
+  state.set_plan_hash(absl::StrCat(absl::Hex(
+      prepared_->programs.plans.at("train").hash(), absl::kZeroPad16)));
+  state.set_weft_version(std::string(kVersion));
+  state.set_batch_size(job_.batch_size());
+  state.set_world_size(1);
+  state.set_shuffle(job_.data().shuffle());
+  state.set_tail(job::Data::Tail_Name(job_.data().tail()));
+  return state;
+}
+
+// A failed save leaves the older checkpoints and the run as they are; only the
+// last one's failure is the run's.
+absl::Status TrainingRun::SaveCheckpoint(bool last) {
+  if (last && step_ == saved_step_ && step_ > 0) return save_error_;
+  runtime::RunOptions whatever;
+  whatever.ignore_stop = true;
+  WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
+  absl::StatusOr<std::string> saved =
+      checkpoint::Save(*options_.os, directory_.path(), State(),
+                       state_->tensors(), job_.checkpoint().keep());
+  save_error_ = saved.status();
+  if (saved.ok()) {
+    result_.checkpoint = *saved;
+    saved_step_ = step_;
+    return absl::OkStatus();
+  }
+  if (last) return save_error_;
+  Talk(absl::StrCat("warning: ", save_error_.message(), "; training goes on"));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::WriteTrace() {
+  if (trace_ == nullptr) return absl::OkStatus();
+  constexpr absl::string_view kFile = "trace/rank_00000.json";
+  WEFT_RETURN_IF_ERROR(
+      directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
+  Talk(absl::StrCat("trace ", directory_.File(kFile)));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Flush() {
+  MutexLock lock(&mu_);
+  return metrics_ == nullptr ? absl::OkStatus() : metrics_->Flush();
+}
+
+}  // namespace weft

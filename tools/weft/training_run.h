@@ -1,0 +1,109 @@
+// TrainingRun: one run of Train (trainer.h), step by step, with the state that
+// its steps share.
+//
+//   StartSession -> StartState (init, or load when resuming) -> TrainLoop:
+//     train up to the next evaluation or checkpoint, evaluate, save, again
+//
+// Sinks call OnStep and OnEvalBatch on a worker while the calling thread waits
+// in Session::Run; what both sides touch is behind mu_.
+//
+// Threading: one thread makes and executes it. Ownership: borrows the options
+// and the job.
+#ifndef WEFT_TOOLS_WEFT_TRAINING_RUN_H_
+#define WEFT_TOOLS_WEFT_TRAINING_RUN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/mutex.h"
+#include "core/proto/checkpoint.pb.h"
+#include "core/proto/job.pb.h"
+#include "runtime/observe/metrics.h"
+#include "runtime/observe/progress.h"
+#include "runtime/observe/run_directory.h"
+#include "runtime/observe/run_log.h"
+#include "runtime/observe/trace.h"
+#include "runtime/session/session.h"
+#include "tools/weft/prepare.h"
+#include "tools/weft/scalar_sinks.h"
+#include "tools/weft/state_io.h"
+#include "tools/weft/trainer.h"
+
+namespace weft {
+
+// Sums over the batches of an evaluation.
+struct EvalSums {
+  double loss = 0;
+  double weight = 0;
+  double correct = 0;
+
+  void Add(const ScalarSinks::Values& values) {
+    loss += values[0];
+    weight += values[1];
+    correct += values[2];
+  }
+  EvalResult Result() const {
+    return {loss / weight, correct / weight, weight};
+  }
+};
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainOptions& options, const job::Job& job,
+              observe::RunDirectory directory)
+      : options_(options), job_(job), directory_(std::move(directory)) {
+    result_.run_directory = directory_.path();
+  }
+
+  // Everything from the job to the last checkpoint. A failure also leaves
+  // errors/rank_00000.json. Call once.
+  absl::StatusOr<TrainResult> Execute();
+
+ private:
+  absl::Status ExecuteSteps();
+  absl::Status StartSession();
+  absl::Status LoadPrograms();
+  absl::Status StartState();
+  absl::Status Resume();
+  absl::Status TrainLoop();
+  absl::Status RunEvaluation();
+  absl::Status SaveCheckpoint(bool last);
+  absl::Status WriteTrace();
+  absl::Status Flush();
+  absl::Status OnStep(uint64_t step, const ScalarSinks::Values& values);
+  absl::Status OnEvalBatch(const ScalarSinks::Values& values);
+  uint64_t NextStop() const;
+  bool IsEvalStep(uint64_t step) const;
+  checkpoint::TrainState State() const;
+  void Describe();
+  void Talk(const std::string& line);
+
+  const TrainOptions& options_;
+  const job::Job& job_;
+  observe::RunDirectory directory_;
+  TrainResult result_;
+  std::unique_ptr<observe::RunLog> log_;
+  std::unique_ptr<Prepared> prepared_;
+  std::unique_ptr<StateBuffers> state_;
+  std::unique_ptr<ScalarSinks> train_sinks_;
+  std::unique_ptr<ScalarSinks> eval_sinks_;
+  std::vector<std::string> train_names_;
+  std::unique_ptr<runtime::TraceLog> trace_;
+  std::unique_ptr<observe::Progress> progress_;
+  std::unique_ptr<runtime::Session> session_;
+  uint64_t step_ = 0;        // updates done, at rest
+  uint64_t saved_step_ = 0;  // of the last good checkpoint
+  absl::Status save_error_;  // of the last save, where it failed
+  EvalSums sums_;
+  Mutex mu_;
+  std::unique_ptr<observe::MetricsLog> metrics_ WEFT_GUARDED_BY(mu_);
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_WEFT_TRAINING_RUN_H_
