@@ -320,8 +320,13 @@ std::string PrintOutputPattern(const std::string& acts) {
   if (acts == actor::Sliced(acts.size())) {
     return absl::StrCat("slices(", acts.size(), ")");
   }
-  if (acts == std::string({7, 4})) return "shared phase";
-  if (acts == std::string({4, 7})) return "exclusive phase";
+  // A single copy that is free is home, so the flag adds nothing to acquiring.
+  if (acts == std::string({7, 4}) || acts == std::string({3, 4})) {
+    return "shared phase";
+  }
+  if (acts == std::string({4, 7}) || acts == std::string({4, 3})) {
+    return "exclusive phase";
+  }
   return Raw(acts);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -91,13 +92,14 @@ absl::Status Bad(absl::string_view message) {
   return MakeError(ErrorCode::kBadJob, message);
 }
 
+// Absolute, so that the resolved job means the same from every directory.
 std::string Absolute(const std::string& job_path, const std::string& path) {
   namespace fs = std::filesystem;
   if (path.empty()) return path;
-  fs::path base = fs::path(job_path).parent_path();
-  return (fs::path(path).is_absolute() ? fs::path(path) : base / path)
-      .lexically_normal()
-      .string();
+  fs::path joined = fs::path(job_path).parent_path() / path;
+  std::error_code error;
+  fs::path absolute = fs::absolute(joined, error);
+  return (error ? joined : absolute).lexically_normal().string();
 }
 
 absl::Status CheckIdx(const job::Dataset& dataset, absl::string_view which) {

@@ -26,6 +26,8 @@ using observe::MetricsRecord;
 using observe::Progress;
 using runtime::Session;
 
+constexpr absl::string_view kFailureFile = "errors/rank_00000.json";
+
 absl::Status ParseTraceSteps(const std::string& text, uint64_t* first,
                              uint64_t* last) {
   std::vector<std::string> parts = absl::StrSplit(text, '-');
@@ -47,11 +49,12 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   if (status.ok()) status = flushed;
   if (options_.on_session) options_.on_session(nullptr);
   if (status.ok()) return result_;
-  if (log_ != nullptr)
+  if (log_ != nullptr) {
     log_->Write("training_run.cc", __LINE__, status.ToString());
+  }
   std::string json = observe::FailureJson({status, 0, step_}, *options_.clock);
   // Where even this cannot be written, the status itself still says it.
-  directory_.Write("errors/rank_00000.json", json).IgnoreError();
+  directory_.Write(kFailureFile, json).IgnoreError();
   return status;
 }
 
@@ -68,6 +71,8 @@ absl::Status TrainingRun::ExecuteSteps() {
                                   directory_.File("logs/rank_00000.log"),
                                   /*rank=*/0, /*world=*/1));
   Talk(absl::StrCat("run directory ", directory_.path()));
+  // Of an earlier attempt that this one resumes.
+  WEFT_RETURN_IF_ERROR(options_.os->RemoveAll(directory_.File(kFailureFile)));
   WEFT_RETURN_IF_ERROR(directory_.Write("resolved_job.txtpb", JobText(job_)));
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
   result_.inflate_seconds =
