@@ -6,8 +6,8 @@
 // The sum over n operands is the balanced binary tree over their index, older
 // operand on the left; where n is no power of two the parts that are left over
 // are added lowest first. No step reads the memory that it writes, so devices
-// need no in-place Add; the output's memory serves as a temporary before the
-// last act.
+// need no in-place Add; and none but those of the last act touch the output,
+// whose memory may be somebody else's until then.
 //
 // Threading: pure functions.
 #ifndef WEFT_RUNTIME_EXECUTE_ACCUMULATE_H_

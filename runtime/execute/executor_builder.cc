@@ -318,15 +318,9 @@ class ExecutorBuilder {
 
   absl::Status AddAccumulate() {
     const uint32_t acts = task_->acts_per_period();
-    const std::string& given = task_->outputs_size() == 1
-                                   ? task_->outputs(0).pattern().acts()
-                                   : std::string();
-    // The output's memory is used from the first act on.
-    if (task_->inputs_size() < 1 || task_->outputs_size() != 1 ||
-        (acts > 1 && (given.size() != acts || !(given[0] & actor::kAcquire)))) {
+    if (task_->inputs_size() < 1 || task_->outputs_size() < 1) {
       return MakeError(ErrorCode::kBadPlan,
-                       "an accumulation takes input 0 at each act and acquires "
-                       "its one output at the first");
+                       "an accumulation needs an input and an output");
     }
     if (acts > 1 &&
         (task_->ops_size() < 1 ||
