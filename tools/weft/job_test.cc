@@ -1,6 +1,7 @@
 #include "tools/weft/job.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/base/error.h"
 #include "gmock/gmock.h"
@@ -22,6 +23,18 @@ void ExpectError(const absl::Status& status, ErrorCode code,
                  const std::string& text) {
   EXPECT_TRUE(IsError(status, code)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+}
+
+// A resolved job is read from other directories: by `weft eval RUN`.
+TEST(JobTest, RelativeJobPathGivesAbsoluteFiles) {
+  job::Job job = Small();
+  ASSERT_TRUE(ResolveJob("jobs/x.txtpb", &job).ok());
+  std::string cwd = std::filesystem::current_path();
+  EXPECT_EQ(job.data().train().idx().images(), cwd + "/jobs/a");
+  job = Small();
+  ASSERT_TRUE(ResolveJob("x.txtpb", &job).ok());
+  EXPECT_EQ(job.data().train().idx().images(), cwd + "/a");
+  EXPECT_EQ(job.data().train().idx().labels(), "/b");
 }
 
 TEST(JobTest, DefaultsAreFilledIn) {
