@@ -1,0 +1,168 @@
+// What a job must give whatever happens around it: the same bits for the same
+// seed, and no difference that nobody asked for.
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/e2e/harness.h"
+
+namespace weft::e2e {
+namespace {
+
+struct Variant {
+  const char* name;
+  bool lenet;
+  Sets sets;
+};
+
+const std::vector<Variant>& Variants() {
+  static const auto* variants = new std::vector<Variant>{
+      {"mlp", false, {}},
+      {"mlp_adamw",
+       false,
+       {"optimizer.adamw.weight_decay=0.01", "optimizer.clip_norm=0.5",
+        "loss.softmax_cross_entropy.label_smoothing=0.1",
+        "optimizer.schedule.cosine.base=0.01"}},
+      {"mlp_dropout", false, {"model.builtin.args.dropout=0.25"}},
+      {"lenet", true, {}},
+      {"lenet_dropout", true, {"model.builtin.args.dropout=0.25"}},
+      {"lenet_batch_norm", true, {"model.builtin.args.batch_norm=1"}},
+  };
+  return *variants;
+}
+
+TestJob MakeJob(const Variant& variant) {
+  return variant.lenet ? TestJob(variant.name, Lenet(), LenetData())
+                       : TestJob(variant.name, Mlp());
+}
+
+Sets Plus(Sets sets, const Sets& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+TEST(TrainingTest, LearnsAndReportsItsStart) {
+  TestJob job("learns", Mlp());
+  TrainOptions options = job.Options();
+  options.started_ns = RealClock().MonotonicNs();
+  absl::StatusOr<TrainResult> result = Train(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->steps, 38u);  // 3 x 200 / 16, rounded up
+  EXPECT_GT(result->eval.accuracy, 0.9);
+  EXPECT_EQ(result->eval.samples, 103);
+  EXPECT_GT(result->inflate_seconds, 0);
+  EXPECT_GT(result->first_step_seconds, result->inflate_seconds);
+  EXPECT_FALSE(result->stopped);
+}
+
+TEST(TrainingTest, SameSeedSameBitsOtherSeedOtherBits) {
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    TestJob job = MakeJob(variant);
+    absl::StatusOr<TrainResult> a = job.Train(variant.sets);
+    ASSERT_TRUE(a.ok()) << a.status();
+    absl::StatusOr<TrainResult> b = job.Train(variant.sets);
+    ASSERT_TRUE(b.ok()) << b.status();
+    absl::StatusOr<TrainResult> c = job.Train(Plus(variant.sets, {"seed=8"}));
+    ASSERT_TRUE(c.ok()) << c.status();
+    EXPECT_EQ(StateOf(a->run_directory), StateOf(b->run_directory));
+    EXPECT_EQ(MetricsOf(a->run_directory), MetricsOf(b->run_directory));
+    auto other = StateOf(c->run_directory);
+    for (const auto& [name, bytes] : StateOf(a->run_directory)) {
+      EXPECT_NE(bytes, other.at(name)) << name;
+    }
+    EXPECT_NE(MetricsOf(a->run_directory), MetricsOf(c->run_directory));
+  }
+}
+
+// With logical shards the sum over a step is a tree of fixed shape: nothing of
+// how the work was spread may reach the bits.
+TEST(TrainingTest, SameBitsHoweverTheWorkIsSpread) {
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    TestJob job = MakeJob(variant);
+    const Sets base =
+        Plus(variant.sets, {"logical_shards=8", "epochs=0", "steps=9"});
+    absl::StatusOr<TrainResult> plain = job.Train(base);
+    ASSERT_TRUE(plain.ok()) << plain.status();
+    const auto state = StateOf(plain->run_directory);
+    auto expect_same = [&](const Sets& sets, uint64_t order) {
+      SCOPED_TRACE(sets.empty() ? "launch order" : sets[0]);
+      SCOPED_TRACE(order);
+      TrainOptions options = job.Options(Plus(base, sets));
+      options.launch_order_seed = order;
+      absl::StatusOr<TrainResult> result = Train(options);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(StateOf(result->run_directory), state);
+      EXPECT_EQ(MetricsOf(result->run_directory),
+                MetricsOf(plain->run_directory));
+    };
+    for (int threads : {2, 3, 4}) {
+      expect_same({absl::StrCat("runtime.threads=", threads)}, 0);
+    }
+    for (int copies : {1, 2, 3, 4}) {
+      expect_same({absl::StrCat("runtime.register_copies=", copies)}, 0);
+    }
+    for (int order : {1, 2, 3, 4, 5}) expect_same({}, order);
+    expect_same({"runtime.threads=3", "runtime.register_copies=3"}, 7);
+  }
+}
+
+TEST(TrainingTest, EvaluationDoesNotTouchTraining) {
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    TestJob job = MakeJob(variant);
+    absl::StatusOr<TrainResult> often = job.Train(variant.sets);
+    ASSERT_TRUE(often.ok()) << often.status();
+    absl::StatusOr<TrainResult> once =
+        job.Train(Plus(variant.sets, {"eval.every_epochs=0"}));
+    ASSERT_TRUE(once.ok()) << once.status();
+    EXPECT_EQ(StateOf(often->run_directory), StateOf(once->run_directory));
+    EXPECT_EQ(often->eval.accuracy, once->eval.accuracy);
+    EXPECT_EQ(often->eval.loss, once->eval.loss);
+    EXPECT_NE(MetricsOf(often->run_directory), MetricsOf(once->run_directory));
+  }
+}
+
+// One state under five programs: what `load` puts there and `eval` reads is
+// what training left and `save` wrote.
+TEST(TrainingTest, ACheckpointEvaluatesAsTrainingSaid) {
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    TestJob job = MakeJob(variant);
+    absl::StatusOr<TrainResult> trained = job.Train(variant.sets);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    TrainOptions options = job.Options();
+    options.job_path = "";
+    options.sets = {};
+    options.resume = trained->run_directory;
+    absl::StatusOr<EvalResult> eval = Evaluate(options);
+    ASSERT_TRUE(eval.ok()) << eval.status();
+    EXPECT_EQ(eval->accuracy, trained->eval.accuracy);
+    EXPECT_EQ(eval->loss, trained->eval.loss);
+    EXPECT_EQ(eval->samples, trained->eval.samples);
+  }
+}
+
+TEST(TrainingTest, EvalThroughTheBinary) {
+  TestJob job("binary", Mlp());
+  Ended train = job.Weft({"train", "job.txtpb", "--json"}).Wait();
+  ASSERT_EQ(train.exit_code, 0) << train.err;
+  auto trained = nlohmann::json::parse(train.out, nullptr, false);
+  ASSERT_TRUE(trained.is_object()) << train.out;
+  EXPECT_GT(trained["first_step_seconds"], trained["inflate_seconds"]);
+  EXPECT_GT(trained["inflate_seconds"], 0);
+  ASSERT_EQ(job.Runs().size(), 1u);
+  Ended eval = job.Weft({"eval", job.Runs()[0], "--json"}).Wait();
+  ASSERT_EQ(eval.exit_code, 0) << eval.err;
+  auto evaluated = nlohmann::json::parse(eval.out, nullptr, false);
+  ASSERT_TRUE(evaluated.is_object()) << eval.out;
+  EXPECT_EQ(evaluated["accuracy"], trained["eval_accuracy"]);
+  EXPECT_EQ(evaluated["loss"], trained["eval_loss"]);
+}
+
+}  // namespace
+}  // namespace weft::e2e
