@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Every row of the error table has a page docs/errors/WEFT-nnnn.md with its
 # title, and every page a row.
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 status=0
 while IFS=$'\t' read -r number title; do
   page=docs/errors/WEFT-$number.md
