@@ -30,9 +30,9 @@ absl::StatusOr<GreedyRun> RunGreedily(const actor::TableSpec& spec,
            table.acts(i) < uint64_t{table.acts_per_period(i)} * periods;
   };
   auto act = [&](uint32_t i) {
-    for (; can_act(i); i = table.Candidate(i)) {
-      table.Act(i, &effects);
+    while (can_act(i)) {
       run.order.push_back(i);
+      i = table.Act(i, &effects);
       for (const actor::Message& m : effects.at_launch()) queue.Push(m);
       for (const actor::Message& m : effects.at_tick()) queue.Push(m);
     }

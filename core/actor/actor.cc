@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint32_t kMaxPortCopies = 65534;  // kNoCopy is not a copy
 constexpr uint32_t kMaxPattern = 65535;
+// Ports of an actor up to this number are searched one by one.
+constexpr uint32_t kFewPorts = 8;
 
 uint64_t Mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
@@ -123,7 +125,8 @@ struct ActorTable::Builder {
       WEFT_RETURN_IF_ERROR(AddActor(i));
     }
     WEFT_RETURN_IF_ERROR(CheckOrders());
-    table.unfinished_.assign(1, table.size());
+    ResolvePosts();
+    table.unfinished_.assign(1, table.parts_);
     return absl::OkStatus();
   }
 
@@ -177,6 +180,7 @@ struct ActorTable::Builder {
         table.order_.push_back(i);
       }
       stream.turn = s.order.empty() ? kNoActor : s.order[0];
+      if (!s.order.empty()) ++table.parts_;
     }
     table.streams_.push_back(stream);
     return absl::OkStatus();
@@ -222,12 +226,14 @@ struct ActorTable::Builder {
       WEFT_RETURN_IF_ERROR(AddOutput(i, out));
       messages += static_cast<uint32_t>(out.readers.size());
     }
+    a.leased = row.leased;
     if (row.leased) {
-      a.limit = 0;
       ++a.blocked;
       table.leased_.push_back(i);
     }
+    AddPosts(s, &a);
     table.actors_.push_back(a);
+    if (!spec.streams[a.stream].ordered) ++table.parts_;
     EffectsSize& size = table.effects_size_;
     size.inputs = std::max<uint32_t>(size.inputs, a.in_count);
     size.outputs = std::max<uint32_t>(size.outputs, a.out_count);
@@ -274,6 +280,80 @@ struct ActorTable::Builder {
     return std::count_if(ports.begin(), ports.end(), same) == 1;
   }
 
+  // Every message of the actor, those that leave at launch first: as one list
+  // where all acts are alike, else as one list a port.
+  void AddPosts(const ActorSpec& s, Actor* a) {
+    std::vector<Message> at_launch, at_tick;
+    const auto flush = [&](auto* list) {
+      list->posts = static_cast<uint32_t>(table.posts_.size());
+      list->at_launch = static_cast<uint16_t>(at_launch.size());
+      list->at_tick = static_cast<uint16_t>(at_tick.size());
+      for (auto* messages : {&at_launch, &at_tick}) {
+        table.posts_.insert(table.posts_.end(), messages->begin(),
+                            messages->end());
+        messages->clear();
+      }
+    };
+    a->simple = IsSimple(s);
+    for (size_t k = 0; k < s.outputs.size(); ++k) {
+      for (const ReaderSpec& reader : s.outputs[k].readers) {
+        const Message m = Message::Req(reader.actor, s.outputs[k].reg, 0, 0);
+        const bool now = LeavesAtLaunch(s, reader.actor, reader.host);
+        (now ? at_launch : at_tick).push_back(m);
+      }
+      if (!a->simple) flush(&table.out_[a->out_begin + k]);
+    }
+    for (size_t k = 0; k < s.inputs.size(); ++k) {
+      const InputSpec& in = s.inputs[k];
+      InPort& port = table.in_[a->in_begin + k];
+      port.post = kNoPost;
+      if (in.aliased) continue;
+      const uint32_t reg =
+          in.ack_register == ~uint32_t{0} ? in.reg : in.ack_register;
+      const Message m = Message::Ack(in.producer, reg, 0, 0);
+      port.at_launch = LeavesAtLaunch(s, in.producer, false);
+      if (a->simple) {
+        (port.at_launch ? at_launch : at_tick).push_back(m);
+      } else {
+        port.post = static_cast<uint32_t>(table.posts_.size());
+        table.posts_.push_back(m);
+      }
+    }
+    if (a->simple) flush(a);
+  }
+
+  static bool IsSimple(const ActorSpec& s) {
+    if (RowOf(s.kind).leased) return false;
+    size_t messages = s.inputs.size();
+    for (const InputSpec& in : s.inputs) {
+      if (in.aliased || in.copies != 1 || in.ack_divisor != 1) return false;
+      if (Shortest(in.pattern) != EveryAct()) return false;
+    }
+    for (const OutputSpec& out : s.outputs) {
+      if (out.alias || out.copies != 1 || out.acks_per_copy == 0) return false;
+      if (Shortest(out.pattern) != EveryAct()) return false;
+      messages += out.readers.size();
+    }
+    return messages <= 65535;
+  }
+
+  // Tells each message to which port of this table it goes, if to any.
+  void ResolvePosts() {
+    table.num_in_ = static_cast<uint32_t>(table.in_.size());
+    table.num_out_ = static_cast<uint32_t>(table.out_.size());
+    for (Message& m : table.posts_) {
+      if (m.kind == MessageKind::kReq) {
+        const InPort* port = table.FindInput(m);
+        if (port == nullptr) continue;
+        m.port = static_cast<uint32_t>(port - table.in_.data());
+      } else {
+        const OutPort* port = table.FindOutput(m);
+        if (port == nullptr) continue;
+        m.port = static_cast<uint32_t>(port - table.out_.data());
+      }
+    }
+  }
+
   absl::Status AddInput(uint32_t i, const InputSpec& s) {
     const ActorSpec& actor = spec.actors[i];
     std::string pattern = Shortest(s.pattern);
@@ -287,19 +367,12 @@ struct ActorTable::Builder {
     }
     InPort port;
     port.reg = s.reg;
+    port.actor = i;
     port.copies = static_cast<uint16_t>(s.copies);
     port.pattern_length = static_cast<uint16_t>(pattern.size());
     port.pattern = AddPattern(pattern);
     port.bits = static_cast<uint8_t>(pattern[0]);
     port.divisor = static_cast<uint16_t>(s.ack_divisor);
-    port.aliased = s.aliased;
-    port.single = s.copies == 1 && !s.aliased && pattern == EveryAct();
-    port.route = static_cast<uint32_t>(table.routes_.size());
-    Route route;
-    route.to = s.producer;
-    route.reg = s.ack_register == ~uint32_t{0} ? s.reg : s.ack_register;
-    route.at_launch = LeavesAtLaunch(actor, s.producer, false);
-    if (!s.aliased) table.routes_.push_back(route);
     if (!NotePort(i, s.reg, actor.inputs, table.in_.size(), &table.many_in_)) {
       return Bad(actor, absl::StrCat("two inputs read r", s.reg));
     }
@@ -315,11 +388,12 @@ struct ActorTable::Builder {
         CheckPort(actor, s.reg, s.copies, pattern, kAcquire | kGive | kHome));
     WEFT_RETURN_IF_ERROR(
         CheckAlternates(actor, s.reg, pattern, kAcquire, kGive, !s.alias));
-    if (s.acks_per_copy > 65535) {
+    if (s.acks_per_copy > 65535 || s.readers.size() > 65535) {
       return Bad(actor, absl::StrCat("r", s.reg, " has too many readers"));
     }
     OutPort port;
     port.reg = s.reg;
+    port.actor = i;
     port.copies = port.home = static_cast<uint16_t>(s.copies);
     port.acks_per_copy = static_cast<uint16_t>(s.acks_per_copy);
     port.alias = s.alias;
@@ -327,16 +401,7 @@ struct ActorTable::Builder {
     port.pattern = AddPattern(pattern);
     port.bits = static_cast<uint8_t>(pattern[0]);
     port.acks = static_cast<uint32_t>(table.acks_left_.size());
-    port.single = s.copies == 1 && !s.alias && s.acks_per_copy > 0 &&
-                  pattern == EveryAct();
     if (!s.alias) table.acks_left_.resize(port.acks + s.copies, 0);
-    port.route = static_cast<uint32_t>(table.routes_.size());
-    port.route_count = static_cast<uint32_t>(s.readers.size());
-    for (const ReaderSpec& reader : s.readers) {
-      table.routes_.push_back(
-          {reader.actor, s.reg,
-           LeavesAtLaunch(actor, reader.actor, reader.host)});
-    }
     if (!NotePort(i, s.reg, actor.outputs, table.out_.size(),
                   &table.many_out_)) {
       return Bad(actor, absl::StrCat("two outputs write r", s.reg));
@@ -379,15 +444,105 @@ absl::StatusOr<ActorTable> ActorTable::Create(const TableSpec& spec) {
   return std::move(builder.table);
 }
 
+// Whether the port has what the coming act needs of it.
+bool ActorTable::Satisfied(const OutPort& port) const {
+  if (port.alias) return true;
+  if ((port.bits & kAcquire) && acks_left_[port.acks + port.next] != 0) {
+    return false;
+  }
+  return !(port.bits & kHome) || port.home == port.copies;
+}
+
+uint32_t ActorTable::ActByPatterns(const Actor& a, uint64_t act,
+                                   Effects* effects) {
+  Effects::Outbox outbox(effects);
+  uint32_t blocked = 0;
+  for (uint32_t k = 0; k < a.out_count; ++k) {
+    blocked += ActOutput(&out_[a.out_begin + k], k, act, effects, &outbox);
+  }
+  for (uint32_t k = 0; k < a.in_count; ++k) {
+    blocked += ActInput(&in_[a.in_begin + k], k, act, effects, &outbox);
+  }
+  return blocked + (a.leased && a.period >= lease_ ? 1 : 0);
+}
+
+// Returns 1 where the act after this one lacks something at the port.
+inline uint32_t ActorTable::ActOutput(OutPort* port, uint32_t k, uint64_t act,
+                                      Effects* effects,
+                                      Effects::Outbox* outbox) {
+  const bool alias = port->alias;
+  const uint8_t bits = port->bits;
+  uint16_t held = port->held;
+  if ((bits & kAcquire) || (alias && (bits & kGive) && held == kNoCopy)) {
+    held = port->next;
+    port->next = held + 1 == port->copies ? 0 : held + 1;
+    if (!alias) {
+      --port->home;
+      ++credits_out_;
+    }
+  }
+  effects->outputs_[k] = held;
+  if (bits & kGive) {
+    const Message* post = posts_.data() + port->posts;
+    for (uint32_t r = 0; r < port->at_launch; ++r) {
+      outbox->AtLaunch(*post++)->Set(held, act);
+    }
+    for (uint32_t r = 0; r < port->at_tick; ++r) {
+      outbox->AtTick(*post++)->Set(held, act);
+    }
+    if (!alias) {
+      acks_left_[port->acks + held] = port->acks_per_copy;
+      if (port->acks_per_copy == 0) {
+        ++port->home;
+        --credits_out_;
+      }
+    }
+    held = kNoCopy;
+  }
+  port->held = held;
+  if (port->pattern_length != 1) {
+    if (++port->pattern_at == port->pattern_length) port->pattern_at = 0;
+    port->bits = patterns_[port->pattern + port->pattern_at];
+  }
+  return Satisfied(*port) ? 0 : 1;
+}
+
+inline uint32_t ActorTable::ActInput(InPort* port, uint32_t k, uint64_t act,
+                                     Effects* effects,
+                                     Effects::Outbox* outbox) {
+  uint8_t bits = port->bits;
+  uint16_t held = port->held;
+  if (bits & kTake) {
+    held = port->next;
+    port->next = held + 1 == port->copies ? 0 : held + 1;
+    --port->pending;
+  }
+  effects->inputs_[k] = held;
+  if (bits & kAck) {
+    if (port->post != kNoPost) {
+      const Message& post = posts_[port->post];
+      const uint16_t copy = port->divisor == 1 ? held : held / port->divisor;
+      (port->at_launch ? outbox->AtLaunch(post) : outbox->AtTick(post))
+          ->Set(copy, act);
+    }
+    held = kNoCopy;
+  }
+  port->held = held;
+  if (port->pattern_length != 1) {
+    if (++port->pattern_at == port->pattern_length) port->pattern_at = 0;
+    bits = port->bits = patterns_[port->pattern + port->pattern_at];
+  }
+  return (bits & kTake) && port->pending == 0 ? 1 : 0;
+}
+
 void ActorTable::SetLease(uint64_t period) {
   if (period <= lease_) return;
   ReservePeriods(period);
-  lease_ = period;
   for (uint32_t i : leased_) {
     Actor& a = actors_[i];
-    if (a.acts >= a.limit) --a.blocked;
-    a.limit = period * a.acts_per_period;
+    if (a.period >= lease_ && a.period < period) --a.blocked;
   }
+  lease_ = period;
 }
 
 bool ActorTable::Abort() {
@@ -405,7 +560,7 @@ void ActorTable::ReservePeriods(uint64_t period) {
   uint64_t size = old_size;
   while (size <= period - periods_finished_) size *= 2;
   if (size == old_size) return;
-  std::vector<uint32_t> bigger(size, this->size());
+  std::vector<uint32_t> bigger(size, parts_);
   for (uint64_t k = 0; k < old_size; ++k) {
     uint64_t p = periods_finished_ + k;
     bigger[p & (size - 1)] = unfinished_[p & (old_size - 1)];
@@ -422,7 +577,7 @@ void ActorTable::FinishPeriod(uint64_t period) {
   }
   const uint64_t mask = unfinished_.size() - 1;
   while (unfinished_[periods_finished_ & mask] == 0) {
-    unfinished_[periods_finished_ & mask] = size();
+    unfinished_[periods_finished_ & mask] = parts_;
     ++periods_finished_;
   }
 }
@@ -450,15 +605,51 @@ uint32_t ActorTable::Refuse(const Message& message, absl::string_view why) {
   return kNoActor;
 }
 
-uint32_t ActorTable::FindSlow(ActorId id) const {
+uint32_t ActorTable::Find(ActorId id) const {
+  const uint32_t k = id.index() - first_index_;
+  if (k < by_index_.size()) {
+    const uint32_t i = by_index_[k];
+    if (i != kNoActor && actors_[i].id == id) return i;
+  }
   auto it = by_id_.find(id.value);
   return it == by_id_.end() ? kNoActor : it->second;
 }
 
-uint32_t ActorTable::FindPortSlow(uint32_t i, uint32_t reg, bool input) const {
-  const auto& map = input ? many_in_ : many_out_;
-  auto it = map.find({i, reg});
-  return it == map.end() ? kNoActor : it->second;
+template <typename Port>
+Port* ActorTable::FindPort(uint32_t i, uint32_t reg, uint32_t begin,
+                           uint32_t count, const PortMap& many,
+                           std::vector<Port>* ports) {
+  if (count > kFewPorts) {
+    auto it = many.find({i, reg});
+    return it == many.end() ? nullptr : &(*ports)[it->second];
+  }
+  for (uint32_t k = begin; k < begin + count; ++k) {
+    if ((*ports)[k].reg == reg) return &(*ports)[k];
+  }
+  return nullptr;
+}
+
+ActorTable::InPort* ActorTable::FindInput(const Message& message) {
+  const uint32_t i = Find(message.destination);
+  if (i == kNoActor) return nullptr;
+  const Actor& a = actors_[i];
+  return FindPort(i, message.reg, a.in_begin, a.in_count, many_in_, &in_);
+}
+
+ActorTable::OutPort* ActorTable::FindOutput(const Message& message) {
+  const uint32_t i = Find(message.destination);
+  if (i == kNoActor) return nullptr;
+  const Actor& a = actors_[i];
+  return FindPort(i, message.reg, a.out_begin, a.out_count, many_out_, &out_);
+}
+
+uint32_t ActorTable::RefusePort(const Message& message) {
+  if (Find(message.destination) == kNoActor) {
+    return Refuse(message, "no such actor here");
+  }
+  return Refuse(message, message.kind == MessageKind::kReq
+                             ? "its actor does not read that register"
+                             : "its actor does not own that register");
 }
 
 std::vector<Blocker> ActorTable::WhyBlocked(uint32_t i) const {
@@ -476,7 +667,7 @@ std::vector<Blocker> ActorTable::WhyBlocked(uint32_t i) const {
       result.push_back({Blocker::kCredit, k});
     }
   }
-  if (a.acts >= a.limit) result.push_back({Blocker::kLease});
+  if (a.leased && a.period >= lease_) result.push_back({Blocker::kLease});
   const Stream& stream = streams_[a.stream];
   if (!aborted_ && stream.ordered && stream.turn != i) {
     result.push_back({Blocker::kTurn});

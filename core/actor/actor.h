@@ -41,8 +41,9 @@
 //   while (!queue.empty()) Run(table.OnMessage(queue.Pop()));
 //
 //   void Run(uint32_t i) {                           // kNoActor is allowed
-//     for (; table.CanAct(i); i = table.Candidate(i)) {
-//       table.Act(i, &effects);  // launch, then send the messages
+//     while (table.CanAct(i)) {
+//       i = table.Act(i, &effects);
+//       ...launch, then send the messages
 //     }
 //   }
 //
@@ -98,13 +99,10 @@ class ActorTable {
   // the lease covers it and it is its turn. False for kNoActor.
   inline bool CanAct(uint32_t i) const;
 
-  // Acts. Pre-condition: CanAct(i).
-  inline void Act(uint32_t i, Effects* effects);
-
-  // The actor to try after actor `i` acted: the one whose turn it is now on an
-  // ordered stream, else `i` again. (After a message only its receiver can have
-  // become able to act.)
-  inline uint32_t Candidate(uint32_t i) const;
+  // Acts. Pre-condition: CanAct(i). Returns the actor to try next: the one
+  // whose turn it is now on an ordered stream, else `i` again. (After a message
+  // only its receiver can have become able to act.)
+  inline uint32_t Act(uint32_t i, Effects* effects);
 
   // Periods below `period` may run. Only ever grows; a smaller value changes
   // nothing. Afterwards every actor of leased() may be able to act.
@@ -144,7 +142,7 @@ class ActorTable {
   // Position of the actor's stream in TableSpec::streams.
   uint32_t stream(uint32_t i) const { return actors_[i].stream; }
   // The local index, or kNoActor.
-  inline uint32_t Find(ActorId id) const;
+  uint32_t Find(ActorId id) const;
   // Sources and Variables: what a new lease may wake.
   absl::Span<const uint32_t> leased() const { return leased_; }
   // Whose turn it is on an ordered stream; kNoActor on others.
@@ -170,25 +168,34 @@ class ActorTable {
   uint64_t StateHash() const;
 
  private:
-  struct Actor {  // hot: one cache line
+  struct alignas(64) Actor {  // hot: one cache line
     ActorId id;
     uint64_t acts = 0;
-    uint64_t limit = ~uint64_t{0};  // acts that the lease covers
-    uint64_t period = 0;
+    uint64_t period = 0;   // of the coming act
     uint32_t blocked = 0;  // ports and leases that the coming act lacks
-    uint32_t stream = 0;
     uint32_t in_begin = 0;
     uint32_t out_begin = 0;
+    uint32_t acts_per_period = 1;
+    uint32_t phase = 0;  // of the coming act in its period
     uint16_t in_count = 0;
     uint16_t out_count = 0;
-    uint32_t acts_per_period = 1;
-    uint32_t phase = 0;
+    uint16_t stream = 0;
+    bool leased = false;
+    // Every act is like every other: all ports take and ack, or acquire and
+    // give, their one copy at each.
+    bool simple = false;
+    // Of simple actors, the messages of all ports: of posts_, `at_launch` from
+    // `posts`, then `at_tick` more.
+    uint32_t posts = 0;
+    uint16_t at_launch = 0;
+    uint16_t at_tick = 0;
     ActorKind kind = ActorKind::kCompute;
   };
-  static_assert(sizeof(Actor) <= 64, "hot state of an actor: one cache line");
+  static_assert(sizeof(Actor) == 64, "hot state of an actor: one cache line");
 
   struct alignas(32) InPort {
     uint32_t reg = 0;
+    uint32_t actor = 0;  // whose port it is
     uint16_t copies = 1;
     uint16_t pending = 0;
     uint16_t next = 0;        // copy of the oldest pending REQ
@@ -196,30 +203,32 @@ class ActorTable {
     uint32_t pattern = 0;     // offset in patterns_
     uint16_t pattern_length = 1;
     uint16_t pattern_at = 0;
-    uint32_t route = 0;  // of its ACK, in routes_
     uint16_t divisor = 1;
     uint8_t bits = 3;  // of the coming act
-    bool aliased = false;
-    bool single = false;  // one copy, taken and acked at every act
+    bool at_launch = false;
+    uint32_t post = 0;  // its ACK, in posts_; kNoPost: its alias's readers ack
   };
-  static_assert(sizeof(InPort) <= 32, "two ports a cache line");
+  static constexpr uint32_t kNoPost = 0xffffffff;
+  static_assert(sizeof(InPort) == 32, "two inputs a cache line");
 
   struct OutPort {
     uint32_t reg = 0;
+    uint32_t actor = 0;  // whose port it is
     uint16_t copies = 1;
     uint16_t home = 1;        // free copies
     uint16_t next = 0;        // the copy to acquire next
     uint16_t held = kNoCopy;  // acquired and not yet given
-    uint16_t acks_per_copy = 0;
-    uint8_t bits = 3;  // of the coming act
+    uint8_t bits = 3;         // of the coming act
     bool alias = false;
-    bool single = false;  // one copy, acquired and given at every act, acked
-    uint32_t pattern = 0;
+    uint16_t acks_per_copy = 0;
+    uint32_t acks = 0;  // offset in acks_left_, one per copy
     uint16_t pattern_length = 1;
     uint16_t pattern_at = 0;
-    uint32_t acks = 0;  // offset in acks_left_, one per copy
-    uint32_t route = 0;
-    uint32_t route_count = 0;
+    uint32_t pattern = 0;  // offset in patterns_
+    // Its REQs: of posts_, `at_launch` from `posts`, then `at_tick` more.
+    uint32_t posts = 0;
+    uint16_t at_launch = 0;
+    uint16_t at_tick = 0;
   };
 
   struct alignas(32) Stream {
@@ -236,20 +245,31 @@ class ActorTable {
 
   ActorTable() = default;
 
-  inline bool Satisfied(const OutPort& port) const;
-  inline InPort* FindInput(uint32_t i, uint32_t reg);
-  inline OutPort* FindOutput(uint32_t i, uint32_t reg);
-  inline uint32_t OnReq(uint32_t i, const Message& message);
-  inline uint32_t OnAck(uint32_t i, const Message& message);
-  inline uint32_t ActOutput(OutPort* port, uint32_t k, uint64_t act,
-                            Effects* effects);
-  inline uint32_t ActInput(InPort* port, uint32_t k, uint64_t act,
-                           Effects* effects);
+  bool Satisfied(const OutPort& port) const;
+  // Ports of actors that have many: {actor, register} -> port.
+  using PortMap = absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t>;
+  template <typename Port>
+  static Port* FindPort(uint32_t i, uint32_t reg, uint32_t begin,
+                        uint32_t count, const PortMap& many,
+                        std::vector<Port>* ports);
+  InPort* FindInput(const Message& message);
+  OutPort* FindOutput(const Message& message);
+  inline uint32_t OnReq(const Message& message);
+  inline uint32_t OnAck(const Message& message);
+  // What an act does at the actor's ports. Returns how many of them lack
+  // something for the act after it. ActSimply: of simple actors.
+  inline uint32_t ActSimply(const Actor& a, uint64_t act, Effects* effects);
+  uint32_t ActByPatterns(const Actor& a, uint64_t act, Effects* effects);
+  uint32_t ActOutput(OutPort* port, uint32_t k, uint64_t act, Effects* effects,
+                     Effects::Outbox* outbox);
+  uint32_t ActInput(InPort* port, uint32_t k, uint64_t act, Effects* effects,
+                    Effects::Outbox* outbox);
   uint32_t OnControl(const Message& message);
   uint32_t Refuse(const Message& message, absl::string_view why);
-  uint32_t FindSlow(ActorId id) const;
-  uint32_t FindPortSlow(uint32_t i, uint32_t reg, bool input) const;
-  // The last actor has finished `period`, or there is no room to count it yet.
+  uint32_t RefusePort(const Message& message);
+  // Somebody has made all acts of `period`; see unfinished_.
+  inline void FinishPart(uint64_t period);
+  // The last has, or there is no room to count it yet.
   void FinishPeriod(uint64_t period);
   // Room to count the actors that have not finished `period`.
   void ReservePeriods(uint64_t period);
@@ -257,7 +277,9 @@ class ActorTable {
   std::vector<Actor> actors_;
   std::vector<InPort> in_;
   std::vector<OutPort> out_;
-  std::vector<Route> routes_;
+  uint32_t num_in_ = 0;  // sizes of these two
+  uint32_t num_out_ = 0;
+  std::vector<Message> posts_;  // all that can be sent, but for copy and act
   std::vector<uint16_t> acks_left_;
   std::vector<uint8_t> patterns_;
   std::vector<Stream> streams_;
@@ -268,13 +290,15 @@ class ActorTable {
   std::vector<uint32_t> by_index_;
   uint32_t first_index_ = 0;
   absl::flat_hash_map<uint64_t, uint32_t> by_id_;
-  // Ports of actors that have many: {actor, register} -> port.
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> many_in_;
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> many_out_;
+  PortMap many_in_;
+  PortMap many_out_;
 
   uint64_t lease_ = 0;
   uint64_t periods_finished_ = 0;
-  // Actors that have not finished period p, at p modulo the size.
+  // Who finishes a period: each ordered stream, when its order starts again,
+  // and each actor of the others.
+  uint32_t parts_ = 0;
+  // Those that have not finished period p, at p modulo the size.
   std::vector<uint32_t> unfinished_;
   uint64_t credits_out_ = 0;
   uint64_t refused_ = 0;

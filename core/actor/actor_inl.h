@@ -1,8 +1,10 @@
 // The inline half of ActorTable: what happens once or more per act. Included by
 // core/actor/actor.h only; read that first.
 //
-// Cost is the point of this file: an act with one input and one output touches
-// the actor's line, its two ports and their routes, and allocates nothing.
+// Cost is the point of this file. A simple act (one copy everywhere, every act
+// alike; most are) touches the actor's line, its ports, and the messages that
+// it sends, which lie ready but for the number of the act. Whatever is not
+// simple follows patterns, in actor.cc. Nothing allocates.
 //
 // Threading: see ActorTable. Ownership: none.
 #ifndef WEFT_CORE_ACTOR_ACTOR_INL_H_
@@ -14,85 +16,49 @@
 
 namespace weft::actor {
 
-// Ports of an actor up to this number are searched one by one.
-inline constexpr uint32_t kFewPorts = 8;
-
-inline uint32_t ActorTable::Find(ActorId id) const {
-  uint32_t k = id.index() - first_index_;
-  if (ABSL_PREDICT_TRUE(k < by_index_.size())) {
-    uint32_t i = by_index_[k];
-    if (ABSL_PREDICT_TRUE(i != kNoActor && actors_[i].id == id)) return i;
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(
+    const Message& message) {
+  InPort* port = in_.data() + message.port;
+  if (ABSL_PREDICT_FALSE(message.port >= num_in_ || port->reg != message.reg ||
+                         actors_[port->actor].id != message.destination)) {
+    port = FindInput(message);
+    if (port == nullptr) return RefusePort(message);
   }
-  return FindSlow(id);
-}
-
-inline ActorTable::InPort* ActorTable::FindInput(uint32_t i, uint32_t reg) {
-  const Actor& a = actors_[i];
-  if (ABSL_PREDICT_FALSE(a.in_count > kFewPorts)) {
-    uint32_t k = FindPortSlow(i, reg, /*input=*/true);
-    return k == kNoActor ? nullptr : &in_[k];
-  }
-  InPort* port = in_.data() + a.in_begin;
-  for (InPort* end = port + a.in_count; port != end; ++port) {
-    if (port->reg == reg) return port;
-  }
-  return nullptr;
-}
-
-inline ActorTable::OutPort* ActorTable::FindOutput(uint32_t i, uint32_t reg) {
-  const Actor& a = actors_[i];
-  if (ABSL_PREDICT_FALSE(a.out_count > kFewPorts)) {
-    uint32_t k = FindPortSlow(i, reg, /*input=*/false);
-    return k == kNoActor ? nullptr : &out_[k];
-  }
-  OutPort* port = out_.data() + a.out_begin;
-  for (OutPort* end = port + a.out_count; port != end; ++port) {
-    if (port->reg == reg) return port;
-  }
-  return nullptr;
-}
-
-// Whether the port has what the coming act needs of it.
-inline bool ActorTable::Satisfied(const OutPort& port) const {
-  if (port.alias) return true;
-  if ((port.bits & kAcquire) && acks_left_[port.acks + port.next] != 0) {
-    return false;
-  }
-  return !(port.bits & kHome) || port.home == port.copies;
-}
-
-inline uint32_t ActorTable::OnReq(uint32_t i, const Message& message) {
-  InPort* port = FindInput(i, message.reg);
-  if (ABSL_PREDICT_FALSE(port == nullptr)) {
-    return Refuse(message, "its actor does not read that register");
-  }
-  if (ABSL_PREDICT_FALSE(port->pending >= port->copies)) {
+  const uint32_t copies = port->copies, pending = port->pending;
+  if (ABSL_PREDICT_FALSE(pending >= copies)) {
     return Refuse(message, "all copies are pending already");
   }
-  uint32_t expected = port->next + port->pending;
-  if (expected >= port->copies) expected -= port->copies;
+  uint32_t expected = port->next + pending;
+  if (expected >= copies) expected -= copies;
   if (ABSL_PREDICT_FALSE(message.copy != expected)) {
     return Refuse(message, "another copy is next");
   }
-  if (port->pending++ == 0 && (port->bits & kTake)) --actors_[i].blocked;
+  const uint32_t i = port->actor;
+  port->pending = static_cast<uint16_t>(pending + 1);
+  if (pending == 0 && (port->bits & kTake)) --actors_[i].blocked;
   return i;
 }
 
-inline uint32_t ActorTable::OnAck(uint32_t i, const Message& message) {
-  OutPort* port = FindOutput(i, message.reg);
-  if (ABSL_PREDICT_FALSE(port == nullptr || port->alias)) {
-    return Refuse(message, "its actor does not own that register");
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnAck(
+    const Message& message) {
+  OutPort* port = out_.data() + message.port;
+  if (ABSL_PREDICT_FALSE(message.port >= num_out_ || port->reg != message.reg ||
+                         actors_[port->actor].id != message.destination)) {
+    port = FindOutput(message);
+    if (port == nullptr) return RefusePort(message);
   }
-  if (ABSL_PREDICT_FALSE(message.copy >= port->copies ||
-                         acks_left_[port->acks + message.copy] == 0)) {
+  if (ABSL_PREDICT_FALSE(port->alias)) {
+    return RefusePort(message);
+  }
+  if (ABSL_PREDICT_FALSE(message.copy >= port->copies)) {
     return Refuse(message, "nobody reads that copy");
   }
   uint16_t& left = acks_left_[port->acks + message.copy];
-  if (left > 1) {
-    --left;
-    return i;
+  if (ABSL_PREDICT_FALSE(left == 0)) {
+    return Refuse(message, "nobody reads that copy");
   }
-  left = 0;
+  const uint32_t i = port->actor;
+  if (--left != 0) return i;
   ++port->home;
   --credits_out_;
   // Was this copy what the port lacked?
@@ -104,17 +70,13 @@ inline uint32_t ActorTable::OnAck(uint32_t i, const Message& message) {
   return i;
 }
 
-inline uint32_t ActorTable::OnMessage(const Message& message) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnMessage(
+    const Message& message) {
   if (ABSL_PREDICT_FALSE(message.flags != 0 ||
                          message.kind > MessageKind::kAck)) {
     return OnControl(message);
   }
-  uint32_t i = Find(message.destination);
-  if (ABSL_PREDICT_FALSE(i == kNoActor)) {
-    return Refuse(message, "no such actor here");
-  }
-  return message.kind == MessageKind::kReq ? OnReq(i, message)
-                                           : OnAck(i, message);
+  return message.kind == MessageKind::kReq ? OnReq(message) : OnAck(message);
 }
 
 inline bool ActorTable::CanAct(uint32_t i) const {
@@ -125,129 +87,68 @@ inline bool ActorTable::CanAct(uint32_t i) const {
   return turn == i || turn == kAnybody;
 }
 
-inline uint32_t ActorTable::Candidate(uint32_t i) const {
-  if (i == kNoActor) return kNoActor;
-  uint32_t turn = streams_[actors_[i].stream].turn;
-  return turn == kAnybody ? i : turn;
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::ActSimply(
+    const Actor& a, uint64_t act, Effects* effects) {
+  const uint32_t outputs = a.out_count, inputs = a.in_count;
+  OutPort* out = out_.data() + a.out_begin;
+  for (uint32_t k = 0; k < outputs; ++k, ++out) {
+    out->home = 0;
+    acks_left_[out->acks] = out->acks_per_copy;
+  }
+  credits_out_ += outputs;
+  InPort* in = in_.data() + a.in_begin;
+  for (uint32_t k = 0; k < inputs; ++k, ++in) {
+    in->pending = 0;
+  }
+  Effects::Outbox outbox(effects);
+  const Message* post = posts_.data() + a.posts;
+  for (uint32_t k = a.at_launch; k != 0; --k) {
+    outbox.AtLaunch(*post++)->sequence = act;
+  }
+  for (uint32_t k = a.at_tick; k != 0; --k) {
+    outbox.AtTick(*post++)->sequence = act;
+  }
+  return outputs + inputs;
 }
 
-// Returns 1 where the act after this one lacks something at the port.
-ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::ActOutput(
-    OutPort* port, uint32_t k, uint64_t act, Effects* effects) {
-  const Route* route = routes_.data() + port->route;
-  const Route* routes_end = route + port->route_count;
-  if (ABSL_PREDICT_TRUE(port->single)) {
-    port->home = 0;
-    ++credits_out_;
-    acks_left_[port->acks] = port->acks_per_copy;
-    effects->outputs_[k] = 0;
-    for (; route != routes_end; ++route) {
-      effects->Send(MessageKind::kReq, *route, 0, act);
-    }
-    return 1;
-  }
-  const uint8_t bits = port->bits;
-  uint16_t held = port->held;
-  if ((bits & kAcquire) || (port->alias && (bits & kGive) && held == kNoCopy)) {
-    held = port->next;
-    port->next = held + 1 == port->copies ? 0 : held + 1;
-    if (!port->alias) {
-      --port->home;
-      ++credits_out_;
-    }
-  }
-  effects->outputs_[k] = held;
-  if (bits & kGive) {
-    for (; route != routes_end; ++route) {
-      effects->Send(MessageKind::kReq, *route, held, act);
-    }
-    if (!port->alias) {
-      acks_left_[port->acks + held] = port->acks_per_copy;
-      if (port->acks_per_copy == 0) {
-        ++port->home;
-        --credits_out_;
-      }
-    }
-    held = kNoCopy;
-  }
-  port->held = held;
-  if (ABSL_PREDICT_FALSE(port->pattern_length != 1)) {
-    if (++port->pattern_at == port->pattern_length) port->pattern_at = 0;
-    port->bits = patterns_[port->pattern + port->pattern_at];
-  }
-  return Satisfied(*port) ? 0 : 1;
-}
-
-// Returns 1 where the act after this one lacks something at the port.
-ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::ActInput(
-    InPort* port, uint32_t k, uint64_t act, Effects* effects) {
-  if (ABSL_PREDICT_TRUE(port->single)) {
-    port->pending = 0;
-    effects->inputs_[k] = 0;
-    effects->Send(MessageKind::kAck, routes_[port->route], 0, act);
-    return 1;
-  }
-  uint8_t bits = port->bits;
-  uint16_t held = port->held;
-  if (bits & kTake) {
-    held = port->next;
-    port->next = held + 1 == port->copies ? 0 : held + 1;
-    --port->pending;
-  }
-  effects->inputs_[k] = held;
-  if (bits & kAck) {
-    if (!port->aliased) {
-      const uint16_t copy = port->divisor == 1 ? held : held / port->divisor;
-      effects->Send(MessageKind::kAck, routes_[port->route], copy, act);
-    }
-    held = kNoCopy;
-  }
-  port->held = held;
-  if (ABSL_PREDICT_FALSE(port->pattern_length != 1)) {
-    if (++port->pattern_at == port->pattern_length) port->pattern_at = 0;
-    bits = port->bits = patterns_[port->pattern + port->pattern_at];
-  }
-  return (bits & kTake) && port->pending == 0 ? 1 : 0;
-}
-
-inline void ActorTable::Act(uint32_t i, Effects* effects) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::Act(uint32_t i,
+                                                             Effects* effects) {
   Actor& a = actors_[i];
   const uint64_t act = a.acts++;
+  const uint64_t period = a.period;
   effects->actor_ = i;
   effects->act_ = act;
   effects->phase_ = a.phase;
-  effects->period_ = a.period;
+  effects->period_ = period;
   effects->num_inputs_ = a.in_count;
   effects->num_outputs_ = a.out_count;
-  effects->num_at_launch_ = 0;
-  effects->num_at_tick_ = 0;
-
-  uint32_t blocked = act + 1 >= a.limit ? 1 : 0;
-  OutPort* out = out_.data() + a.out_begin;
-  for (uint32_t k = 0, n = a.out_count; k < n; ++k) {
-    blocked += ActOutput(out + k, k, act, effects);
-  }
-  InPort* in = in_.data() + a.in_begin;
-  for (uint32_t k = 0, n = a.in_count; k < n; ++k) {
-    blocked += ActInput(in + k, k, act, effects);
-  }
-  a.blocked = blocked;
-
-  Stream& stream = streams_[a.stream];
-  if (stream.ordered) {
-    uint32_t position = stream.position + 1;
-    if (position == stream.count) position = 0;
-    stream.position = position;
-    stream.turn = order_[stream.begin + position];
-  }
-  effects->ends_period_ = ++a.phase == a.acts_per_period;
-  if (effects->ends_period_) {
+  const bool ends_period = ++a.phase == a.acts_per_period;
+  if (ends_period) {
     a.phase = 0;
-    const uint64_t period = a.period++;
-    if (ABSL_PREDICT_FALSE(period - periods_finished_ >= unfinished_.size()) ||
-        --unfinished_[period & (unfinished_.size() - 1)] == 0) {
-      FinishPeriod(period);
+    a.period = period + 1;
+  }
+  effects->ends_period_ = ends_period;
+  effects->simple_ = a.simple;
+  a.blocked = ABSL_PREDICT_TRUE(a.simple) ? ActSimply(a, act, effects)
+                                          : ActByPatterns(a, act, effects);
+  Stream& stream = streams_[a.stream];
+  if (ABSL_PREDICT_TRUE(stream.ordered)) {
+    uint32_t position = stream.position + 1;
+    if (ABSL_PREDICT_FALSE(position == stream.count)) {
+      position = 0;
+      FinishPart(period);
     }
+    stream.position = position;
+    return stream.turn = order_[stream.begin + position];
+  }
+  if (ends_period) FinishPart(period);
+  return i;
+}
+
+inline void ActorTable::FinishPart(uint64_t period) {
+  if (period - periods_finished_ >= unfinished_.size() ||
+      --unfinished_[period & (unfinished_.size() - 1)] == 0) {
+    FinishPeriod(period);
   }
 }
 

@@ -38,13 +38,31 @@ TEST(MessageTest, IdsPackIntoTheirBits) {
   EXPECT_FALSE(id.SameStream(ActorId::Make(0xabcdf, 0x1234, 0)));
 }
 
-TEST(MessageTest, WriteSetsEveryField) {
-  Message m;
-  m.flags = 7;
-  m.tick = 9;
-  m.Write(MessageKind::kAck, 3, 70000, ActorId::Make(1, 2, 3), 12);
+TEST(MessageTest, SetChangesCopyAndAct) {
+  Message m = Message::Ack(ActorId::Make(1, 2, 3), 70000, 0, 0);
+  m.Set(3, 12);
   EXPECT_EQ(m, Message::Ack(ActorId::Make(1, 2, 3), 70000, 3, 12));
   EXPECT_EQ(ToString(m), "ACK r70000[3] -> 1:2:3 #12");
+}
+
+TEST(ActorTest, TheHintOfAPortMayBeWrong) {
+  const TableSpec spec = Line().Build();
+  for (uint32_t port : {0u, 1u, 2u, 0xffffffffu}) {
+    ActorTable table = ActorTable::Create(spec).value();
+    Message req = Message::Req(spec.actors[1].id, 0, 0, 0);
+    req.port = port;
+    EXPECT_EQ(table.OnMessage(req), 1u) << port;
+    Message ack = Message::Ack(spec.actors[1].id, 1, 0, 0);
+    ack.port = port;
+    Effects effects(table.effects_size());
+    table.Act(1, &effects);
+    EXPECT_EQ(table.OnMessage(ack), 1u) << port;
+    EXPECT_EQ(table.Home(1, 0), 1u);
+    req = Message::Req(spec.actors[1].id, 5, 0, 0);
+    req.port = port;
+    EXPECT_EQ(table.OnMessage(req), kNoActor);
+    EXPECT_EQ(table.refused(), 1u);
+  }
 }
 
 TEST(ActorTest, ReqGoesToTheReaderAndAckBack) {
@@ -263,7 +281,7 @@ TEST(ActorTest, OrderedStreamActsInItsOrder) {
   EXPECT_EQ(s.table().WhyBlocked(2)[0].kind, Blocker::kTurn);
   EXPECT_TRUE(s.TryAct("a"));
   EXPECT_FALSE(s.TryAct("a"));
-  EXPECT_EQ(s.table().Candidate(1), 2u);
+  EXPECT_EQ(s.next(), 2u);
   EXPECT_TRUE(s.TryAct("b"));
   EXPECT_TRUE(s.TryAct("a"));
   EXPECT_EQ(s.table().Turn(compute), 1u);

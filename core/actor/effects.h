@@ -16,6 +16,7 @@
 #ifndef WEFT_CORE_ACTOR_EFFECTS_H_
 #define WEFT_CORE_ACTOR_EFFECTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -35,21 +36,17 @@ struct EffectsSize {
   uint32_t messages = 0;
 };
 
-// Where a port sends its message.
-struct Route {
-  ActorId to;
-  uint32_t reg = 0;
-  bool at_launch = false;
-};
-
 class Effects {
  public:
   explicit Effects(const EffectsSize& size, MessageQueue* local = nullptr)
       : local_(local),
+        zeros_(std::max(size.inputs, size.outputs)),
         inputs_(size.inputs),
         outputs_(size.outputs),
         at_launch_(size.messages),
         at_tick_(size.messages) {}
+  Effects(const Effects&) = delete;
+  Effects& operator=(const Effects&) = delete;
 
   uint32_t actor() const { return actor_; }  // index in its table
   // Acts of this actor before this one, over the whole run.
@@ -63,10 +60,10 @@ class Effects {
   // Which copy of each port's register the act reads or writes. An output that
   // is an alias counts copies of the alias.
   absl::Span<const uint16_t> inputs() const {
-    return {inputs_.data(), num_inputs_};
+    return {(simple_ ? zeros_ : inputs_).data(), num_inputs_};
   }
   absl::Span<const uint16_t> outputs() const {
-    return {outputs_.data(), num_outputs_};
+    return {(simple_ ? zeros_ : outputs_).data(), num_outputs_};
   }
 
   // May be sent once the launch has returned. Empty with a queue.
@@ -82,29 +79,52 @@ class Effects {
  private:
   friend class ActorTable;
 
-  void Send(MessageKind kind, const Route& route, uint16_t copy,
-            uint64_t sequence) {
-    Message* m;
-    if (!route.at_launch) {
-      m = &at_tick_[num_at_tick_++];
-    } else if (local_ != nullptr) {
-      m = local_->PushSlot();
-    } else {
-      m = &at_launch_[num_at_launch_++];
+  // Where the messages of one act go, in registers while it is under way.
+  class Outbox {
+   public:
+    explicit Outbox(Effects* effects)
+        : effects_(*effects),
+          at_launch_(effects->local_ != nullptr
+                         ? effects->local_->BeginPush()
+                         : MessageQueue::Writer{effects->at_launch_.data(),
+                                                ~uint64_t{0}, 0}),
+          at_tick_(effects->at_tick_.data()) {}
+    ~Outbox() {
+      effects_.num_at_tick_ =
+          static_cast<uint32_t>(at_tick_ - effects_.at_tick_.data());
+      if (effects_.local_ != nullptr) {
+        effects_.local_->EndPush(at_launch_);
+      } else {
+        effects_.num_at_launch_ = static_cast<uint32_t>(at_launch_.tail);
+      }
     }
-    m->Write(kind, copy, route.reg, route.to, sequence);
-  }
+    // A copy of `m`, to be changed before the next one.
+    Message* AtLaunch(const Message& m) { return Put(m, at_launch_.Next()); }
+    Message* AtTick(const Message& m) { return Put(m, at_tick_++); }
+
+   private:
+    static Message* Put(const Message& m, Message* place) {
+      *place = m;
+      return place;
+    }
+
+    Effects& effects_;
+    MessageQueue::Writer at_launch_;
+    Message* at_tick_;
+  };
 
   MessageQueue* local_;
   uint32_t actor_ = 0;
   uint32_t phase_ = 0;
   uint64_t act_ = 0;
   uint64_t period_ = 0;
+  uint16_t num_inputs_ = 0;
+  uint16_t num_outputs_ = 0;
   bool ends_period_ = false;
-  uint32_t num_inputs_ = 0;
-  uint32_t num_outputs_ = 0;
+  bool simple_ = false;  // all ports use copy 0
   uint32_t num_at_launch_ = 0;
   uint32_t num_at_tick_ = 0;
+  std::vector<uint16_t> zeros_;
   std::vector<uint16_t> inputs_;
   std::vector<uint16_t> outputs_;
   std::vector<Message> at_launch_;

@@ -15,7 +15,6 @@
 #define WEFT_CORE_ACTOR_MESSAGE_H_
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <type_traits>
 
@@ -74,34 +73,32 @@ struct Message {
   // REQ, ACK: the sender's act, counted from 0 over the run; for traces.
   // START, FINISHED: a period.
   uint64_t sequence = 0;
+  // Where the receiver's table keeps its port: a hint that saves a search and
+  // is checked like everything else. 0 where the sender does not know.
+  uint32_t port = 0;
   // Reserved for edges that a device waits on by itself.
-  uint64_t tick = 0;
+  uint32_t tick = 0;
 
-  // Sets everything, in whole words: a reader that follows at once finds them
-  // in the store buffer.
-  void Write(MessageKind k, uint16_t c, uint32_t r, ActorId to, uint64_t seq) {
-    const uint64_t head = uint64_t{static_cast<uint8_t>(k)} |
-                          uint64_t{c} << 16 | uint64_t{r} << 32;
-    std::memcpy(static_cast<void*>(this), &head, sizeof(head));
-    destination = to;
-    sequence = seq;
-    tick = 0;
+  void Set(uint16_t copy_, uint64_t sequence_) {
+    copy = copy_;
+    sequence = sequence_;
   }
 
   static constexpr Message Req(ActorId to, uint32_t reg, uint16_t copy,
                                uint64_t sequence) {
-    return {MessageKind::kReq, 0, copy, reg, to, sequence, 0};
+    return {MessageKind::kReq, 0, copy, reg, to, sequence, 0, 0};
   }
   static constexpr Message Ack(ActorId to, uint32_t reg, uint16_t copy,
                                uint64_t sequence) {
-    return {MessageKind::kAck, 0, copy, reg, to, sequence, 0};
+    return {MessageKind::kAck, 0, copy, reg, to, sequence, 0, 0};
   }
   static constexpr Message Start(uint64_t period) {
-    return {MessageKind::kStart, 0, 0, 0, ActorId{}, period, 0};
+    return {MessageKind::kStart, 0, 0, 0, ActorId{}, period, 0, 0};
   }
   static constexpr Message Abort(ActorId first_cause) {
-    return {MessageKind::kAbort, 0, 0, 0, first_cause, 0, 0};
+    return {MessageKind::kAbort, 0, 0, 0, first_cause, 0, 0, 0};
   }
+  // The hint aside.
   friend constexpr bool operator==(const Message& a, const Message& b) {
     return a.kind == b.kind && a.flags == b.flags && a.copy == b.copy &&
            a.reg == b.reg && a.destination == b.destination &&
@@ -110,7 +107,6 @@ struct Message {
 };
 
 static_assert(sizeof(Message) == 32, "a message is 32 bytes on every wire");
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Message::Write");
 static_assert(std::is_trivially_copyable_v<Message>, "copied into rings");
 
 // "0:3:17": rank, stream, index.

@@ -31,8 +31,16 @@ class MessageQueue {
   uint64_t capacity() const { return mask_ + 1; }
   // Pre-condition: size() < capacity().
   void Push(const Message& m) { ring_[tail_++ & mask_] = m; }
-  // The same, for the caller to fill in.
-  Message* PushSlot() { return &ring_[tail_++ & mask_]; }
+  // Several at once: EndPush makes what was written to Next() part of the
+  // queue.
+  struct Writer {
+    Message* ring;
+    uint64_t mask;
+    uint64_t tail;
+    Message* Next() { return &ring[tail++ & mask]; }
+  };
+  Writer BeginPush() { return {ring_.data(), mask_, tail_}; }
+  void EndPush(const Writer& writer) { tail_ = writer.tail; }
   // Pre-condition: not empty. Valid until the next Push.
   const Message& Pop() { return ring_[head_++ & mask_]; }
 

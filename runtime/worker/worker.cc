@@ -86,23 +86,23 @@ inline void Worker::Deliver(const Message& message) {
 }
 
 inline void Worker::Try(uint32_t i) {
-  for (i = table_.Candidate(i); table_.CanAct(i); i = table_.Candidate(i)) {
-    ActOnce(i);
-  }
+  while (table_.CanAct(i)) i = ActOnce(i);
 }
 
-inline void Worker::ActOnce(uint32_t i) {
-  table_.Act(i, &effects_);
+// Returns the actor to try next.
+inline uint32_t Worker::ActOnce(uint32_t i) {
+  const uint32_t next = table_.Act(i, &effects_);
   ++acts_;
   if (executor_.Launches(i)) {
-    if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return;
+    if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return kNoActor;
     unpolled_ = kPollEvery;
   }
   if (!effects_.at_tick().empty()) SendLate(executor_.record(i));
-  if (effects_.ends_period() && table_.periods_finished() != finished_) {
+  if (ABSL_PREDICT_FALSE(table_.periods_finished() != finished_)) {
     OnPeriodsFinished();
   }
   if (++unpolled_ >= kPollEvery) Poll();
+  return next;
 }
 
 // Returns false where the act failed; the worker then aborts.

@@ -125,7 +125,7 @@ class Worker {
 
   void Deliver(const actor::Message& message);
   void Try(uint32_t actor);
-  void ActOnce(uint32_t actor);
+  uint32_t ActOnce(uint32_t actor);
   bool Execute(uint32_t actor, const TaskRecord& record);
   void SendLate(const TaskRecord& record);
   void Route(const actor::Message& message);

@@ -32,16 +32,17 @@ uint64_t RunChain(ActorTable* table, uint64_t periods) {
   MessageQueue queue(table->queue_bound());
   Effects effects(table->effects_size(), &queue);
   uint64_t acts = 0;
-  auto run = [&](uint32_t i) {
-    for (; table->CanAct(i); i = table->Candidate(i)) {
-      table->Act(i, &effects);
+  table->SetLease(table->lease() + periods);
+  queue.Push(Message::Start(table->lease()));
+  while (!queue.empty()) {
+    uint32_t i = table->OnMessage(queue.Pop());
+    if (i == kNoActor) i = table->leased()[0];
+    while (table->CanAct(i)) {
+      i = table->Act(i, &effects);
       ++acts;
       for (const Message& m : effects.at_tick()) queue.Push(m);
     }
-  };
-  table->SetLease(table->lease() + periods);
-  for (uint32_t i : table->leased()) run(i);
-  while (!queue.empty()) run(table->OnMessage(queue.Pop()));
+  }
   return acts;
 }
 

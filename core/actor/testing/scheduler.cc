@@ -36,7 +36,7 @@ std::string Scheduler::Describe(const Message& m) const {
 }
 
 void Scheduler::Act(uint32_t i) {
-  table_.Act(i, &effects_);
+  next_ = table_.Act(i, &effects_);
   acts_.push_back(absl::StrCat(spec_.actors[i].name, ".", effects_.act()));
   log_.push_back(acts_.back());
   for (const Message& m : effects_.at_launch()) {

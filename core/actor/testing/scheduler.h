@@ -58,6 +58,8 @@ class Scheduler {
 
   // The effects of the last act.
   const Effects& last() const { return effects_; }
+  // The actor to try after it.
+  uint32_t next() const { return next_; }
   size_t queued() const { return queue_.size(); }
 
  private:
@@ -67,6 +69,7 @@ class Scheduler {
   TableSpec spec_;
   ActorTable table_;
   Effects effects_;
+  uint32_t next_ = kNoActor;
   std::deque<Message> queue_;
   std::deque<Message> held_;
   bool hold_ticks_ = false;
