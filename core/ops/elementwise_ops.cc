@@ -97,7 +97,9 @@ const UnaryRow kUnary[] = {
      nullptr},
     {OpId::kRelu, Domain::kNumeric, kCheap,
      [](const Expr& x, const Expr& y, const Expr& dy) {
-       return Where(Apply("Greater", {x, x.Like(0)}), dy, dy.Like(0));
+       // y > 0 just where x > 0, and y lives on for whoever reads it: x need
+       // not.
+       return Where(Apply("Greater", {y, y.Like(0)}), dy, dy.Like(0));
      },
      [](const Expr& x) {
        return Apply("Max", {x, x.Like(0)});
