@@ -52,6 +52,15 @@ size_t KeptBytes(absl::string_view text, uint64_t from_step) {
   }
 }
 
+// Without its end. `text` is empty or ends with one.
+std::string LastLine(absl::string_view text) {
+  if (text.empty()) return "";
+  text.remove_suffix(1);
+  size_t before = text.rfind('\n');
+  return std::string(
+      before == absl::string_view::npos ? text : text.substr(before + 1));
+}
+
 }  // namespace
 
 std::string ToJson(const MetricsRecord& record) {
@@ -65,18 +74,21 @@ std::string ToJson(const MetricsRecord& record) {
 
 absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(
     Os& os, const std::string& path, uint64_t from_step) {
+  std::unique_ptr<MetricsLog> log(new MetricsLog(&os, path));
   if (os.Exists(path)) {
     absl::StatusOr<std::string> text = os.ReadFile(path, kMaxHistory);
     if (!text.ok()) return Failed(path, text.status());
-    size_t kept = KeptBytes(*text, from_step);
-    if (kept < text->size()) {
-      absl::Status status = os.Truncate(path, kept);
+    log->size_ = KeptBytes(*text, from_step);
+    if (log->size_ < text->size()) {
+      absl::Status status = os.Truncate(path, log->size_);
       if (!status.ok()) return Failed(path, status);
     }
+    log->last_kept_ = LastLine(absl::string_view(*text).substr(0, log->size_));
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> file = os.Append(path);
   if (!file.ok()) return Failed(path, file.status());
-  return std::unique_ptr<MetricsLog>(new MetricsLog(path, *std::move(file)));
+  log->file_ = *std::move(file);
+  return log;
 }
 
 void MetricsLog::Add(const MetricsRecord& record) {
@@ -86,7 +98,11 @@ void MetricsLog::Add(const MetricsRecord& record) {
 absl::Status MetricsLog::Flush() {
   if (buffer_.empty()) return absl::OkStatus();
   absl::Status status = file_->Append(buffer_);
-  if (!status.ok()) return Failed(path_, status);
+  if (!status.ok()) {
+    os_->Truncate(path_, size_).IgnoreError();
+    return Failed(path_, status);
+  }
+  size_ += buffer_.size();
   buffer_.clear();
   return absl::OkStatus();
 }

@@ -41,15 +41,21 @@ class MetricsLog {
   static absl::StatusOr<std::unique_ptr<MetricsLog>> Open(
       Os& os, const std::string& path, uint64_t from_step);
 
-  // Buffered: Flush() writes.
+  // The last record that Open() kept, as its line; empty where there is none.
+  const std::string& last_kept() const { return last_kept_; }
+
+  // Buffered: Flush() writes. What a failed Flush() wrote in part is cut off
+  // again; the records stay in the buffer.
   void Add(const MetricsRecord& record);
   absl::Status Flush();
 
  private:
-  MetricsLog(std::string path, std::unique_ptr<WritableFile> file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  MetricsLog(Os* os, std::string path) : os_(os), path_(std::move(path)) {}
 
+  Os* os_;
   std::string path_;
+  std::string last_kept_;
+  uint64_t size_ = 0;  // of the file, complete lines
   std::unique_ptr<WritableFile> file_;
   std::string buffer_;
 };

@@ -71,6 +71,37 @@ TEST(MetricsTest, AFullDiskIsAnError) {
   EXPECT_TRUE(IsError(log->Flush(), ErrorCode::kWriteFailed));
 }
 
+TEST(MetricsTest, AFailedFlushLeavesNoHalfLineAndLosesNothing) {
+  FaultyOs os(RealOs());
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  auto log = MetricsLog::Open(os, path, 0).value();
+  log->Add(Record(1, 1));
+  ASSERT_TRUE(log->Flush().ok());
+  log->Add(Record(2, 1));
+  os.FailAt(0, absl::ResourceExhaustedError("No space left on device"),
+            /*from_then_on=*/false);
+  EXPECT_TRUE(IsError(log->Flush(), ErrorCode::kWriteFailed));
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(), ToJson(Record(1, 1)) + "\n");
+  EXPECT_TRUE(log->Flush().ok());
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
+            ToJson(Record(1, 1)) + "\n" + ToJson(Record(2, 1)) + "\n");
+}
+
+TEST(MetricsTest, TheLastKeptRecordIsKnown) {
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  {
+    auto log = MetricsLog::Open(RealOs(), path, 0).value();
+    EXPECT_EQ(log->last_kept(), "");
+    for (uint64_t step : {1, 2, 3}) log->Add(Record(step, 1));
+    ASSERT_TRUE(log->Flush().ok());
+  }
+  EXPECT_EQ(MetricsLog::Open(RealOs(), path, 2).value()->last_kept(),
+            ToJson(Record(2, 1)));
+  EXPECT_EQ(MetricsLog::Open(RealOs(), path, 1).value()->last_kept(),
+            ToJson(Record(1, 1)));
+  EXPECT_EQ(MetricsLog::Open(RealOs(), path, 0).value()->last_kept(), "");
+}
+
 // What `progress` printed into a temporary file.
 std::string Printed(std::FILE* file) {
   std::string out(4096, '\0');

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -15,13 +16,20 @@
 namespace weft {
 namespace {
 
-// The run directory that `resume` names, or lies in.
-std::string ResumedDirectory(const std::string& resume, Os& os) {
+// The run directory that `options.resume` names, or lies in. Empty for a
+// checkpoint outside of one, which needs a job file beside it.
+absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
+  const std::string& resume = options.resume;
   for (std::string path :
        {resume, JoinPath(resume, ".."), JoinPath(resume, "../..")}) {
-    if (os.Exists(JoinPath(path, "resolved_job.txtpb"))) return path;
+    if (options.os->Exists(JoinPath(path, "resolved_job.txtpb"))) return path;
   }
-  return resume;
+  if (!options.job_path.empty()) return std::string();
+  return MakeError(ErrorCode::kCheckpointMissing,
+                   absl::StrCat("'", resume,
+                                "' is no run directory and lies in none (no "
+                                "resolved_job.txtpb); a checkpoint alone needs "
+                                "the job file too"));
 }
 
 }  // namespace
@@ -29,11 +37,11 @@ std::string ResumedDirectory(const std::string& resume, Os& os) {
 absl::StatusOr<TrainResult> Train(const TrainOptions& options) {
   TrainOptions resolved = options;
   if (!options.resume.empty()) {
-    resolved.resume = ResumedDirectory(options.resume, *options.os);
+    WEFT_ASSIGN_OR_RETURN(resolved.resume, ResumedDirectory(options));
   }
   WEFT_ASSIGN_OR_RETURN(job::Job job, ReadJob(resolved));
   absl::StatusOr<observe::RunDirectory> directory =
-      options.resume.empty()
+      resolved.resume.empty()
           ? observe::RunDirectory::Create(*options.os, *options.clock,
                                           options.runs_dir, job.name())
           : observe::RunDirectory::Open(*options.os, resolved.resume);
@@ -44,7 +52,7 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options) {
 
 absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
   TrainOptions resolved = options;
-  resolved.resume = ResumedDirectory(options.resume, *options.os);
+  WEFT_ASSIGN_OR_RETURN(resolved.resume, ResumedDirectory(options));
   WEFT_ASSIGN_OR_RETURN(job::Job job, ReadJob(resolved));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Prepared> prepared,
                         Prepare(options, job));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -27,6 +28,8 @@ using observe::Progress;
 using runtime::Session;
 
 constexpr absl::string_view kFailureFile = "errors/rank_00000.json";
+constexpr absl::string_view kJobFile = "resolved_job.txtpb";
+constexpr absl::string_view kEvalLoss = "eval_loss";
 
 absl::Status ParseTraceSteps(const std::string& text, uint64_t* first,
                              uint64_t* last) {
@@ -73,7 +76,7 @@ absl::Status TrainingRun::ExecuteSteps() {
   Talk(absl::StrCat("run directory ", directory_.path()));
   // Of an earlier attempt that this one resumes.
   WEFT_RETURN_IF_ERROR(options_.os->RemoveAll(directory_.File(kFailureFile)));
-  WEFT_RETURN_IF_ERROR(directory_.Write("resolved_job.txtpb", JobText(job_)));
+  WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
   result_.inflate_seconds =
       prepared_->train_data.inflate_seconds +
@@ -91,6 +94,7 @@ absl::Status TrainingRun::ExecuteSteps() {
   {
     MutexLock lock(&mu_);
     metrics_ = std::move(metrics);
+    evaluated_ = absl::StrContains(metrics_->last_kept(), kEvalLoss);
   }
   WEFT_RETURN_IF_ERROR(TrainLoop());
   return WriteTrace();
@@ -165,7 +169,15 @@ absl::Status TrainingRun::LoadPrograms() {
 }
 
 absl::Status TrainingRun::StartState() {
-  if (!options_.resume.empty()) return Resume();
+  if (!options_.resume.empty()) {
+    absl::Status resumed = Resume();
+    bool is_run = options_.os->Exists(JoinPath(options_.resume, kJobFile));
+    if (!is_run || !IsError(resumed, ErrorCode::kCheckpointMissing)) {
+      return resumed;
+    }
+    // It was killed before its first checkpoint.
+    Talk("no checkpoint to resume from: starting again at step 0");
+  }
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   return session_->Run("init", 0, 1, whatever).status();
@@ -239,6 +251,7 @@ absl::Status TrainingRun::TrainLoop() {
   }
   uint64_t every = job_.checkpoint().every_steps();
   while (step_ < total) {
+    evaluated_ = false;
     uint64_t stop = NextStop();
     WEFT_ASSIGN_OR_RETURN(uint64_t done,
                           session_->Run("train", step_, stop - step_));
@@ -312,9 +325,9 @@ absl::Status TrainingRun::RunEvaluation() {
   MetricsRecord record;
   record.step = step_;
   record.epoch = prepared_->EpochOf(step_);
-  record.values = {{"eval_loss", result_.eval.loss},
+  record.values = {{std::string(kEvalLoss), result_.eval.loss},
                    {"eval_accuracy", result_.eval.accuracy}};
-  {
+  if (!evaluated_) {
     MutexLock lock(&mu_);
     metrics_->Add(record);
   }
@@ -351,6 +364,9 @@ absl::Status TrainingRun::SaveCheckpoint(bool last) {
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
+  // Before the checkpoint: a run that resumes from it has the history of all
+  // steps up to there.
+  WEFT_RETURN_IF_ERROR(Flush());
   absl::StatusOr<std::string> saved =
       checkpoint::Save(*options_.os, directory_.path(), State(),
                        state_->tensors(), job_.checkpoint().keep());

@@ -99,6 +99,8 @@ class TrainingRun {
   uint64_t step_ = 0;        // updates done, at rest
   uint64_t saved_step_ = 0;  // of the last good checkpoint
   absl::Status save_error_;  // of the last save, where it failed
+  // The history that a resumed run continues has step_'s evaluation already.
+  bool evaluated_ = false;
   EvalSums sums_;
   Mutex mu_;
   std::unique_ptr<observe::MetricsLog> metrics_ WEFT_GUARDED_BY(mu_);
