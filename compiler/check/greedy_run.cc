@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/actor/effects.h"
-#include "core/actor/message_queue.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "core/actor/message_queue.h"
 #include "core/actor/testing/chain.h"
 #include "core/actor/testing/scheduler.h"
 #include "core/base/error.h"

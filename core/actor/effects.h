@@ -22,7 +22,6 @@
 
 #include "absl/types/span.h"
 #include "core/actor/message.h"
-#include "core/actor/message_queue.h"
 
 namespace weft::actor {
 

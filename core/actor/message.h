@@ -18,6 +18,8 @@
 #include <string>
 #include <type_traits>
 
+#include "core/base/ring.h"
+
 namespace weft::actor {
 
 // Names one actor of a job: rank (20 bits) | stream (16) | index (28), highest
@@ -108,6 +110,9 @@ struct Message {
 
 static_assert(sizeof(Message) == 32, "a message is 32 bytes on every wire");
 static_assert(std::is_trivially_copyable_v<Message>, "copied into rings");
+
+// The FIFO between actors of one worker.
+using MessageQueue = Ring<Message>;
 
 // "0:3:17": rank, stream, index.
 std::string ToString(ActorId id);

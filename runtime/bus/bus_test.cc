@@ -6,7 +6,6 @@
 #include "gtest/gtest.h"
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/mailbox.h"
-#include "runtime/bus/ring.h"
 
 namespace weft::runtime {
 namespace {
@@ -16,28 +15,6 @@ struct Note {
   uint64_t number;
   uint64_t pad[2];
 };
-
-TEST(RingTest, KeepsOrderAcrossManyRounds) {
-  Ring<Note> ring(5);
-  EXPECT_EQ(ring.capacity(), 8u);
-  uint64_t pushed = 0, popped = 0;
-  for (int round = 0; round < 100; ++round) {
-    for (uint32_t i = 0; i < 1 + round % 8u; ++i) {
-      ring.Push({0, pushed++, {}});
-    }
-    EXPECT_EQ(ring.Front().number, popped);
-    while (!ring.Empty()) EXPECT_EQ(ring.Pop().number, popped++);
-  }
-  EXPECT_EQ(pushed, popped);
-}
-
-TEST(RingDeathTest, OverflowIsADefect) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  Ring<Note> ring(2);
-  ring.Push({});
-  ring.Push({});
-  EXPECT_DEATH(ring.Push({}), "");
-}
 
 TEST(MailboxTest, DrainTakesABatchInOrder) {
   Mailbox<Note> box(3);

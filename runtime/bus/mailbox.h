@@ -1,8 +1,9 @@
 // What other threads send to a worker: many producers, one consumer.
 //
-//   Mailbox<Message> box(bound);        // `bound` from the plan, allocated
-//   once box.Push(m); word.Post();           // any thread box.Drain([&](const
-//   Message& m) { ... });   // the owner
+//   Mailbox<Message> box(bound);  // `bound` from the plan; allocates once
+//   box.Push(m);                  // any thread
+//   word.Post();
+//   box.Drain([&](const Message& m) { ... });  // the owner
 //
 // A message and its sequence number share one cache line, so a spinning owner
 // sees a message after a single transfer between cores. Producers only meet on
@@ -18,8 +19,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "core/base/ring.h"
 #include "glog/logging.h"
-#include "runtime/bus/ring.h"
 
 namespace weft::runtime {
 
@@ -30,7 +31,8 @@ class Mailbox {
 
  public:
   explicit Mailbox(uint64_t bound)
-      : mask_(RingCapacity(bound) - 1), slots_(new Slot[mask_ + 1]) {
+      : mask_(static_cast<uint32_t>(RingCapacity(bound) - 1)),
+        slots_(new Slot[mask_ + 1]) {
     for (uint32_t i = 0; i <= mask_; ++i) {
       slots_[i].sequence.store(i, std::memory_order_relaxed);
     }

@@ -48,7 +48,7 @@ void Worker::WriteReport() {
   const plan::PlanView& view = *config_.view;
   std::vector<std::string> lines;
   for (const auto& async : async_) {
-    if (async->held.Empty()) continue;
+    if (async->held.empty()) continue;
     lines.push_back(
         absl::StrCat("  a device has done tick ", async->done, " of ",
                      async->marked, "; first awaited: ",

@@ -237,7 +237,7 @@ bool Worker::Poll() {
 bool Worker::PollStreams() {
   bool any = false;
   for (auto& async : async_) {
-    if (!async->held.Empty() && PollStream(async.get())) any = true;
+    if (!async->held.empty() && PollStream(async.get())) any = true;
   }
   return any;
 }
@@ -254,7 +254,7 @@ bool Worker::PollStream(AsyncStream* async) {
   if (done <= async->done) return false;
   async->done = done;
   bool any = false;
-  while (!async->held.Empty() && async->held.Front().tick <= done) {
+  while (!async->held.empty() && async->held.Front().tick <= done) {
     Release(async->held.Pop());
     any = true;
   }
@@ -263,7 +263,7 @@ bool Worker::PollStream(AsyncStream* async) {
 
 bool Worker::Outstanding() const {
   for (const auto& async : async_) {
-    if (!async->held.Empty()) return true;
+    if (!async->held.empty()) return true;
   }
   return false;
 }
@@ -298,7 +298,7 @@ void Worker::Wait() {
 uint64_t Worker::SleepTime() {
   uint64_t time = kIdleSleepNs;
   for (auto& async : async_) {
-    if (async->held.Empty()) continue;
+    if (async->held.empty()) continue;
     if (async->stream->has_host_signal()) {
       if (async->armed == async->marked) continue;
       uint32_t* word = config_.ports[config_.number].word->raw();

@@ -38,13 +38,11 @@
 
 #include "absl/status/status.h"
 #include "core/actor/actor.h"
-#include "core/actor/message_queue.h"
 #include "core/base/mutex.h"
 #include "core/plan/plan.h"
 #include "plugins/host/device.h"
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/mailbox.h"
-#include "runtime/bus/ring.h"
 #include "runtime/execute/executor.h"
 #include "runtime/observe/trace.h"
 

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "core/actor/effects.h"
-#include "core/actor/message_queue.h"
 #include "core/actor/testing/scheduler.h"
 
 namespace weft::actor {
