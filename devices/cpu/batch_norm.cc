@@ -2,6 +2,7 @@
 // of a channel is a balanced tree over the images of the sums of their planes.
 #include <cmath>
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
@@ -52,6 +53,15 @@ T SumOfChannel(const Channels& s, int64_t c, F f) {
   return tree.Result();
 }
 
+// f(c) for each channel, which no other one touches.
+template <class F>
+void ForEachChannel(const Channels& s, F f) {
+  const int64_t block = RowBlock(s.channels, s.per_channel(), kPlain);
+  ParallelBlocks(s.channels, block, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) f(c);
+  });
+}
+
 template <class F>
 void ForEachOfChannel(const Channels& s, int64_t c, F f) {
   for (int64_t n = 0; n < s.batch; ++n) {
@@ -100,7 +110,7 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
     using T = typename decltype(tag)::Storage;
     return MakeKernel([=](const Args& a) {
       const T* x = a.Input<T>(0);
-      for (int64_t c = 0; c < s.channels; ++c) {
+      ForEachChannel(s, [&](int64_t c) {
         T now[2] = {a.Input<T>(3)[c], a.Input<T>(4)[c]};
         const T before[2] = {now[0], now[1]};
         if (training) Moments(s, x, c, &now[0], &now[1]);
@@ -111,7 +121,7 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
           a.Output<T>(1 + k)[c] = before[k] * static_cast<T>(momentum) +
                                   now[k] * static_cast<T>(1 - momentum);
         }
-      }
+      });
     });
   });
 }
@@ -132,14 +142,14 @@ std::unique_ptr<Kernel> TrainingFloat(const Op& op) {
     using T = typename decltype(tag)::Storage;
     return MakeKernel([=](const Args& a) {
       const T* x = a.Input<T>(0);
-      for (int64_t c = 0; c < s.channels; ++c) {
+      ForEachChannel(s, [&](int64_t c) {
         T mean, variance;
         Moments(s, x, c, &mean, &variance);
         a.Output<T>(1)[c] = mean;
         a.Output<T>(2)[c] = variance;
         Normalize(s, c, x, mean, variance, a.Input<T>(1)[c], a.Input<T>(2)[c],
                   static_cast<T>(epsilon), a.Output<T>(0));
-      }
+      });
     });
   });
 }
@@ -164,7 +174,7 @@ std::unique_ptr<Kernel> GradFloat(const Op& op) {
       const T *dy = a.Input<T>(0), *x = a.Input<T>(1);
       T* dx = a.Output<T>(0);
       const T count = static_cast<T>(s.per_channel());
-      for (int64_t c = 0; c < s.channels; ++c) {
+      ForEachChannel(s, [&](int64_t c) {
         const T mean = a.Input<T>(3)[c];
         const T inv =
             T(1) / std::sqrt(a.Input<T>(4)[c] + static_cast<T>(epsilon));
@@ -179,7 +189,7 @@ std::unique_ptr<Kernel> GradFloat(const Op& op) {
         ForEachOfChannel(s, c, [=](int64_t i) {
           dx[i] = factor * (dy[i] - mean_dy - (x[i] - mean) * inv * mean_dy_x);
         });
-      }
+      });
     });
   });
 }

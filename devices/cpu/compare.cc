@@ -35,18 +35,24 @@ std::unique_ptr<Kernel> MakeSelect(const Op& op, const LoopPlan<4>& plan) {
         const uint8_t* c = a.Input<uint8_t>(0);
         const U* x = a.Input<U>(1);
         const U* y = a.Input<U>(2);
-        plan.ForEachRun([&](const int64_t* at, const int64_t* step, int64_t n) {
+        auto run = [&](const int64_t* at, const int64_t* step, int64_t n) {
           U* zp = z + at[0];
           const uint8_t* cp = c + at[1];
           const U* xp = x + at[2];
           const U* yp = y + at[3];
           if (step[1] == 1 && step[2] == 1 && step[3] == 1) {
-            for (int64_t i = 0; i < n; ++i) zp[i] = cp[i] ? xp[i] : yp[i];
+            for (int64_t i = 0; i < n; ++i) {
+              const U chosen = xp[i], other = yp[i];  // both: no branch
+              zp[i] = cp[i] ? chosen : other;
+            }
             return;
           }
           for (int64_t i = 0; i < n; ++i) {
             zp[i] = cp[i * step[1]] ? xp[i * step[2]] : yp[i * step[3]];
           }
+        };
+        ParallelElements(plan.count(), kPlain, [&](int64_t begin, int64_t end) {
+          plan.ForEachRun(begin, end, run);
         });
       },
       InPlaceMask(op));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "devices/cpu/dnnl_op.h"
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 #include "devices/cpu/window.h"
@@ -109,13 +110,91 @@ using Tag = dnnl::memory::format_tag;
 using Desc = dnnl::memory::desc;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
 
+// Images that are worth a thread of their own: some 200 us.
+constexpr double kPartFlops = 16e6;
+constexpr int64_t kMaxParts = 32;
+// Bound of the memory for gradients of the parts.
+constexpr int64_t kMaxPartialBytes = int64_t{32} << 20;
+
+// Images in a part: a divisor of the batch, so that parts are of one shape and
+// one primitive does for all.
+int64_t ImagesPerPart(const ConvShape& s, int64_t max_parts) {
+  const double flops =
+      2.0 * static_cast<double>(s.window.out_size() * s.out_channels()) *
+      static_cast<double>(s.in_per_group * s.window.kernel[0] *
+                          s.window.kernel[1]);
+  const double wanted = kPartFlops / flops;
+  const int64_t batch = s.window.batch;
+  for (int64_t n = 1; n < batch; ++n) {
+    if (batch % n == 0 && batch / n <= max_parts &&
+        static_cast<double>(n) >= wanted) {
+      return n;
+    }
+  }
+  return batch;
+}
+
+int64_t Elements(const Dims& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return n;
+}
+
+// The batch is cut into parts, by shapes alone; each part is one call of oneDNN
+// in one thread. Weights are reordered once for all parts. The gradient of the
+// weights is the balanced tree over those of the parts.
 class DnnlConv final : public Kernel {
  public:
-  DnnlConv(uint32_t op, const ConvShape& s) : bias_(s.bias) {
+  DnnlConv(uint32_t op, const ConvShape& s)
+      : bias_(s.bias), grad_weights_(op == WEFT_OP_CONV_GRAD_WEIGHTS) {
     OneThread one_thread;
+    const int64_t weights = s.out_channels() * s.in_per_group *
+                            s.window.kernel[0] * s.window.kernel[1];
+    const int64_t max_parts =
+        grad_weights_ ? std::clamp<int64_t>(kMaxPartialBytes / (weights * 4), 1,
+                                            kMaxParts)
+                      : kMaxParts;
+    const int64_t images = ImagesPerPart(s, max_parts);
+    parts_ = s.window.batch / images;
+    SetPart(op, s, images);
+    part_bytes_ = part_.workspace_bytes();
+    workspace = first_part_ + static_cast<uint64_t>(parts_) * part_bytes_;
+    if (grad_weights_ && parts_ > 1) {
+      partials_ = workspace;
+      partial_bytes_ = Align64(weights_wanted_.get_size());
+      workspace += static_cast<uint64_t>(parts_) * partial_bytes_;
+      SetReorder(weights_wanted_, weights_user_);
+    }
+  }
+
+  void Prepare() override {
+    part_.Prepare();
+    if (reorders_) reorder_.Prepare();
+  }
+
+  void Run(const Args& a) const override {
+    char* const scratch = static_cast<char*>(a.workspace);
+    const char* weights = a.Input<char>(1);
+    if (reorders_ && !grad_weights_) {
+      void* operands[] = {const_cast<char*>(weights), scratch};
+      reorder_.Run(operands, scratch + reorder_scratch_);
+      weights = scratch;
+    }
+    ParallelBlocks(parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) RunPart(a, weights, i);
+    });
+    if (!grad_weights_ || parts_ == 1) return;
+    AddPartials(scratch + partials_);
+    void* operands[] = {scratch + partials_, a.out[0]};
+    reorder_.Run(operands, scratch + reorder_scratch_);
+  }
+
+ private:
+  // Sets part_, its operands in the order of the kernel's, and first_part_.
+  void SetPart(uint32_t op, const ConvShape& s, int64_t images) {
     const Window& w = s.window;
-    const Dims x_dims = {w.batch, w.channels, w.image[0], w.image[1]};
-    const Dims y_dims = {w.batch, s.out_channels(), w.out[0], w.out[1]};
+    const Dims x_dims = {images, w.channels, w.image[0], w.image[1]};
+    const Dims y_dims = {images, s.out_channels(), w.out[0], w.out[1]};
     Dims w_dims = {s.out_per_group, s.in_per_group, w.kernel[0], w.kernel[1]};
     if (s.groups > 1) w_dims.insert(w_dims.begin(), s.groups);
     const Desc x(x_dims, kF32, Tag::any), y(y_dims, kF32, Tag::any);
@@ -134,49 +213,121 @@ class DnnlConv final : public Kernel {
         Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, weights,
                       bias, y, strides, dilates, begin, end),
         attr, CpuEngine());
+    weights_user_ = w_user;
+    const int64_t x_bytes = Elements(x_dims) * 4,
+                  y_bytes = Elements(y_dims) * 4;
     if (op == WEFT_OP_CONV) {
-      op_.SetPrimitive(forward.scratchpad_desc(),
-                       [forward] { return Forward(forward); });
-      op_.AddInput(DNNL_ARG_SRC, x_user, forward.src_desc());
-      op_.AddInput(DNNL_ARG_WEIGHTS, w_user, forward.weights_desc());
-      if (s.bias) op_.AddInput(DNNL_ARG_BIAS, bias, bias);
-      op_.AddOutput(DNNL_ARG_DST, y_user, forward.dst_desc());
+      in_bytes_ = x_bytes;
+      out_bytes_ = y_bytes;
+      SetWeights(forward.weights_desc());
+      part_.SetPrimitive(forward.scratchpad_desc(),
+                         [forward] { return Forward(forward); });
+      part_.AddInput(DNNL_ARG_SRC, x_user, forward.src_desc());
+      part_.AddInput(DNNL_ARG_WEIGHTS, weights_wanted_, weights_wanted_);
+      if (s.bias) part_.AddInput(DNNL_ARG_BIAS, bias, bias);
+      part_.AddOutput(DNNL_ARG_DST, y_user, forward.dst_desc());
     } else if (op == WEFT_OP_CONV_GRAD_INPUT) {
       using Backward = dnnl::convolution_backward_data;
       Backward::primitive_desc pd(Backward::desc(algorithm, x, weights, y,
                                                  strides, dilates, begin, end),
                                   attr, CpuEngine(), forward);
-      op_.SetPrimitive(pd.scratchpad_desc(), [pd] { return Backward(pd); });
-      op_.AddInput(DNNL_ARG_DIFF_DST, y_user, pd.diff_dst_desc());
-      op_.AddInput(DNNL_ARG_WEIGHTS, w_user, pd.weights_desc());
-      op_.AddOutput(DNNL_ARG_DIFF_SRC, x_user, pd.diff_src_desc());
+      in_bytes_ = y_bytes;
+      out_bytes_ = x_bytes;
+      SetWeights(pd.weights_desc());
+      part_.SetPrimitive(pd.scratchpad_desc(), [pd] { return Backward(pd); });
+      part_.AddInput(DNNL_ARG_DIFF_DST, y_user, pd.diff_dst_desc());
+      part_.AddInput(DNNL_ARG_WEIGHTS, weights_wanted_, weights_wanted_);
+      part_.AddOutput(DNNL_ARG_DIFF_SRC, x_user, pd.diff_src_desc());
     } else {
       using Backward = dnnl::convolution_backward_weights;
       Backward::primitive_desc pd(Backward::desc(algorithm, x, weights, y,
                                                  strides, dilates, begin, end),
                                   attr, CpuEngine(), forward);
-      op_.SetPrimitive(pd.scratchpad_desc(), [pd] { return Backward(pd); });
-      op_.AddInput(DNNL_ARG_DIFF_DST, y_user, pd.diff_dst_desc());
-      op_.AddInput(DNNL_ARG_SRC, x_user, pd.src_desc());
-      op_.AddOutput(DNNL_ARG_DIFF_WEIGHTS, w_user, pd.diff_weights_desc());
+      in_bytes_ = y_bytes;
+      x_bytes_ = x_bytes;
+      weights_wanted_ = pd.diff_weights_desc();
+      part_.SetPrimitive(pd.scratchpad_desc(), [pd] { return Backward(pd); });
+      part_.AddInput(DNNL_ARG_DIFF_DST, y_user, pd.diff_dst_desc());
+      part_.AddInput(DNNL_ARG_SRC, x_user, pd.src_desc());
+      part_.AddOutput(DNNL_ARG_DIFF_WEIGHTS,
+                      parts_ > 1 ? weights_wanted_ : w_user, weights_wanted_);
     }
-    workspace = op_.workspace_bytes();
   }
 
-  void Prepare() override { op_.Prepare(); }
-
-  void Run(const Args& a) const override {
-    void* operands[4] = {const_cast<void*>(a.in[0]),
-                         const_cast<void*>(a.in[1])};
-    int n = 2;
-    if (bias_) operands[n++] = const_cast<void*>(a.in[2]);
-    operands[n] = a.out[0];
-    op_.Run(operands, a.workspace);
+  // The weights as the parts read them lie at the start of the workspace.
+  void SetWeights(const Desc& wanted) {
+    weights_wanted_ = wanted;
+    if (wanted == weights_user_) return;
+    first_part_ = Align64(wanted.get_size());
+    reorder_scratch_ = first_part_;
+    SetReorder(weights_user_, wanted);
+    first_part_ += reorder_.workspace_bytes();
   }
 
- private:
+  void SetReorder(const Desc& from, const Desc& to) {
+    reorders_ = true;
+    if (grad_weights_) reorder_scratch_ = workspace;
+    dnnl::reorder::primitive_desc pd(CpuEngine(), from, CpuEngine(), to,
+                                     UserScratchpad());
+    reorder_.SetPrimitive(pd.scratchpad_desc(),
+                          [pd] { return dnnl::reorder(pd); });
+    reorder_.AddInput(DNNL_ARG_FROM, from, from);
+    reorder_.AddOutput(DNNL_ARG_TO, to, to);
+    if (grad_weights_) workspace += reorder_.workspace_bytes();
+  }
+
+  void RunPart(const Args& a, const char* weights, int64_t i) const {
+    char* const scratch = static_cast<char*>(a.workspace);
+    void* operands[4];
+    int n = 0;
+    auto add = [&](const void* p) { operands[n++] = const_cast<void*>(p); };
+    add(a.Input<char>(0) + i * in_bytes_);
+    if (grad_weights_) {
+      add(a.Input<char>(1) + i * x_bytes_);
+      add(parts_ == 1 ? a.Output<char>(0)
+                      : scratch + partials_ +
+                            static_cast<uint64_t>(i) * partial_bytes_);
+    } else {
+      add(weights);
+      if (bias_) add(a.in[2]);
+      add(a.Output<char>(0) + i * out_bytes_);
+    }
+    part_.Run(operands,
+              scratch + first_part_ + static_cast<uint64_t>(i) * part_bytes_);
+  }
+
+  // Leaves the sum in the first.
+  void AddPartials(char* first) const {
+    const int64_t count =
+        static_cast<int64_t>(weights_wanted_.get_size() / sizeof(float));
+    auto partial = [&](int64_t i) {
+      return reinterpret_cast<float*>(first + static_cast<uint64_t>(i) *
+                                                  partial_bytes_);
+    };
+    ParallelElements(count, parts_, [&](int64_t begin, int64_t end) {
+      for (int64_t width = 1; width < parts_; width *= 2) {
+        for (int64_t i = 0; i + width < parts_; i += 2 * width) {
+          float* to = partial(i);
+          const float* from = partial(i + width);
+          for (int64_t k = begin; k < end; ++k) to[k] += from[k];
+        }
+      }
+    });
+  }
+
   bool bias_;
-  DnnlOp op_;
+  bool grad_weights_;
+  int64_t parts_ = 1;
+  DnnlOp part_;
+  int64_t in_bytes_ = 0;   // of operand 0, for each part
+  int64_t x_bytes_ = 0;    // of the image, where it is operand 1
+  int64_t out_bytes_ = 0;  // of the result, where the parts share it out
+  Desc weights_user_, weights_wanted_;
+  bool reorders_ = false;
+  DnnlOp reorder_;  // of the weights, or of the sum of their gradients
+  uint64_t reorder_scratch_ = 0;
+  uint64_t first_part_ = 0, part_bytes_ = 0;
+  uint64_t partials_ = 0, partial_bytes_ = 0;
 };
 
 // ---- Factory

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "devices/cpu/parallel.h"
+
 namespace weft_cpu {
 namespace {
 
@@ -31,7 +33,7 @@ CopyPlan::CopyPlan(int64_t element_size, int rank, const int64_t* dims,
 
 template <class U>
 void CopyPlan::RunAs(U* dst, const U* src) const {
-  plan_.ForEachRun([&](const int64_t* at, const int64_t* step, int64_t n) {
+  auto run = [&](const int64_t* at, const int64_t* step, int64_t n) {
     U* to = dst + at[0];
     const U* from = src + at[1];
     if (step[0] == 1 && step[1] == 1) {
@@ -41,6 +43,9 @@ void CopyPlan::RunAs(U* dst, const U* src) const {
     } else {
       for (int64_t i = 0; i < n; ++i) to[i * step[0]] = from[i * step[1]];
     }
+  };
+  ParallelElements(plan_.count(), kPlain, [&](int64_t begin, int64_t end) {
+    plan_.ForEachRun(begin, end, run);
   });
 }
 

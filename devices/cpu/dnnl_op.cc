@@ -2,10 +2,15 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "plugins/sdk/weft_host.hpp"
 
 namespace weft_cpu {
 namespace {
+
+constexpr size_t kContexts = 64;
 
 void Bind(const dnnl::memory& memory, void* address) {
   if (memory.get_data_handle() != address) memory.set_data_handle(address);
@@ -85,8 +90,12 @@ void DnnlOp::Prepare() {
     operand.reorder = dnnl::reorder(
         dnnl::reorder::primitive_desc(CpuEngine(), from, CpuEngine(), to));
   }
-  idle_.reserve(64);
-  idle_.push_back(MakeContext());
+  // One for each thread that may be in Run at once, within reason.
+  idle_.reserve(kContexts);
+  const size_t threads = weft_sdk::Host::ThreadBudget();
+  for (size_t i = 0; i < std::min(threads, kContexts); ++i) {
+    idle_.push_back(MakeContext());
+  }
 }
 
 std::unique_ptr<DnnlOp::Context> DnnlOp::MakeContext() const {

@@ -2,12 +2,15 @@
 // block. A block of kBlock elements stays in the L1 cache from the first
 // instruction to the last, so that memory is passed over once, whatever the
 // program's length. Each instruction is one vectorised loop over the block.
+// Large tensors are cut into at most kMaxParts parts, which the host's threads
+// share; each part has slots of its own in the workspace.
 //
 // Operand codes: v < inputs: that input; v >= inputs: the result of instruction
 // v - inputs; v < 0: constants[-1 - v].
 #include <algorithm>
 #include <vector>
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/scalar_ops.h"
 #include "devices/cpu/strided.h"
 
@@ -15,6 +18,7 @@ namespace weft_cpu {
 namespace {
 
 constexpr int64_t kBlock = 512;
+constexpr int64_t kMaxParts = 16;
 
 template <class T>
 using Loop = void (*)(T* z, const T* a, const T* b, const T* c, int64_t n);
@@ -31,7 +35,10 @@ void Loop2(T* z, const T* a, const T* b, const T*, int64_t n) {
 }
 template <class T>
 void LoopWhere(T* z, const T* a, const T* b, const T* c, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) z[i] = a[i] != 0 ? b[i] : c[i];
+  for (int64_t i = 0; i < n; ++i) {
+    const T chosen = b[i], other = c[i];  // both: no branch, so that it is
+    z[i] = a[i] != 0 ? chosen : other;    // vectorised
+  }
 }
 
 struct AndOp {
@@ -147,26 +154,10 @@ class FusedKernel final : public Kernel {
   }
 
   void Run(const Args& a) const override {
-    // Block pointers: inputs, constants, then slots.
-    const T* blocks[kMaxBlocks];
-    T* workspace = static_cast<T*>(a.workspace);
-    for (size_t i = 0; i < constants_; ++i) {
-      blocks[inputs_.size() + i] = constant_blocks_.data() + i * kBlock;
-    }
-    const size_t slots = inputs_.size() + constants_;
-    for (size_t i = 0; i < slots_; ++i) {
-      blocks[slots + i] = workspace + i * kBlock;
-    }
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].mode == kScalar && count_ > 0) {
-        T* stage = workspace + inputs_[i].stage * kBlock;
-        std::fill(stage, stage + kBlock, a.Input<T>(i)[0]);
-        blocks[i] = stage;
-      }
-    }
-    for (int64_t start = 0; start < count_; start += kBlock) {
-      RunBlock(a, start, std::min(kBlock, count_ - start), blocks);
-    }
+    ParallelBlocks(count_, part_, [&](int64_t begin, int64_t end) {
+      T* workspace = static_cast<T*>(a.workspace) + begin / part_ * part_slots_;
+      RunPart(a, workspace, begin, end);
+    });
   }
 
  private:
@@ -182,14 +173,36 @@ class FusedKernel final : public Kernel {
     int operands[3];  // blocks
   };
 
-  void RunBlock(const Args& a, int64_t start, int64_t n,
+  void RunPart(const Args& a, T* workspace, int64_t begin, int64_t end) const {
+    // Block pointers: inputs, constants, then slots.
+    const T* blocks[kMaxBlocks];
+    for (size_t i = 0; i < constants_; ++i) {
+      blocks[inputs_.size() + i] = constant_blocks_.data() + i * kBlock;
+    }
+    const size_t slots = inputs_.size() + constants_;
+    for (size_t i = 0; i < slots_; ++i) {
+      blocks[slots + i] = workspace + i * kBlock;
+    }
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].mode == kScalar) {
+        T* stage = workspace + inputs_[i].stage * kBlock;
+        std::fill(stage, stage + kBlock, a.Input<T>(i)[0]);
+        blocks[i] = stage;
+      }
+    }
+    for (int64_t start = begin; start < end; start += kBlock) {
+      RunBlock(a, workspace, start, std::min(kBlock, end - start), blocks);
+    }
+  }
+
+  void RunBlock(const Args& a, T* workspace, int64_t start, int64_t n,
                 const T** blocks) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const Input& input = inputs_[i];
       if (input.mode == kDense) {
         blocks[i] = a.Input<T>(i) + start;
       } else if (input.mode == kStrided) {
-        T* stage = static_cast<T*>(a.workspace) + input.stage * kBlock;
+        T* stage = workspace + input.stage * kBlock;
         Stage(input.plan, a.Input<T>(i), start, n, stage);
         blocks[i] = stage;
       }
@@ -263,7 +276,16 @@ class FusedKernel final : public Kernel {
     for (Input& input : inputs_) {
       if (input.mode != kDense) input.stage = stages++;
     }
-    workspace = stages * kBlock * sizeof(T);
+    // An instruction costs about as much as an element of a plain loop.
+    const int64_t cost = std::max<int64_t>(1, program_.size() / 2);
+    int64_t parts = count_ <= kSerialElements / cost
+                        ? 1
+                        : std::min(kMaxParts, count_ * cost / kElementBlock);
+    const int64_t blocks = (count_ + kBlock - 1) / kBlock;
+    part_ = std::max<int64_t>(1, (blocks + parts - 1) / parts) * kBlock;
+    parts = (count_ + part_ - 1) / part_;
+    part_slots_ = static_cast<int64_t>(stages) * kBlock;
+    workspace = static_cast<uint64_t>(parts * part_slots_) * sizeof(T);
     return true;
   }
 
@@ -385,6 +407,8 @@ class FusedKernel final : public Kernel {
   }
 
   int64_t count_ = 0;
+  int64_t part_ = kBlock;   // elements; the grid follows from shape and program
+  int64_t part_slots_ = 0;  // elements of workspace for each part
   size_t constants_ = 0;
   size_t slots_ = 0;
   std::vector<T> constant_blocks_;

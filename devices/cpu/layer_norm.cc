@@ -1,6 +1,7 @@
 // Layer normalisation over the dimensions from `axis` on, and its gradient.
 #include <cmath>
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
@@ -48,7 +49,7 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
     return MakeKernel([=](const Args& a) {
       const T count = static_cast<T>(s.size);
       const T* scale = a.Input<T>(1);
-      for (int64_t r = 0; r < s.rows; ++r) {
+      auto run = [&](int64_t r) {
         const T* x = a.Input<T>(0) + r * s.size;
         T* y = a.Output<T>(0) + r * s.size;
         const T mean =
@@ -73,7 +74,11 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
             y[i] = (x[i] - mean) * inv * scale[i];
           }
         }
-      }
+      };
+      const int64_t block = RowBlock(s.rows, s.size, kPlain);
+      ParallelBlocks(s.rows, block, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) run(r);
+      });
     });
   });
 }
@@ -87,7 +92,7 @@ void RunGrad(const Rows& s, const Args& a) {
   const T *mean = a.Input<T>(3), *inv = a.Input<T>(4);
   T* dx = a.Output<T>(0);
   const T count = static_cast<T>(s.size);
-  for (int64_t r = 0; r < s.rows; ++r) {
+  auto run = [&](int64_t r) {
     const int64_t at = r * s.size;
     const T m = mean[r], k = inv[r];
     auto g = [=](int64_t i) { return dy[at + i] * scale[i]; };
@@ -99,7 +104,11 @@ void RunGrad(const Rows& s, const Args& a) {
     for (int64_t i = 0; i < s.size; ++i) {
       dx[at + i] = k * (g(i) - mean_g - hat(i) * mean_gx);
     }
-  }
+  };
+  const int64_t block = RowBlock(s.rows, s.size, kPlain);
+  ParallelBlocks(s.rows, block, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) run(r);
+  });
   T *dscale = a.Output<T>(1), *dbias = a.Output<T>(2);
   ReduceColumns<SumOf, T>(
       s.rows, s.size,

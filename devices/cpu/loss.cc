@@ -7,6 +7,7 @@
 // the launch with WEFT_RANGE before anything is written.
 #include <cmath>
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/softmax.h"
 #include "devices/cpu/via_float.h"
 
@@ -65,10 +66,13 @@ void RunLoss(const LossShape& s, const Args& a) {
   const T* weights = a.Input<T>(2);
   if (!CheckLabels(s, labels, weights, a.failure)) return;
   T* log_prob = a.Output<T>(1);
-  for (int64_t i = 0; i < s.samples; ++i) {
-    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, log_prob + i * s.classes,
-                  s.classes, 1);
-  }
+  const int64_t block = RowBlock(s.samples, s.classes, kCostly);
+  ParallelBlocks(s.samples, block, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      LogSoftmaxRow(a.Input<T>(0) + i * s.classes, log_prob + i * s.classes,
+                    s.classes, 1);
+    }
+  });
   const T hit = static_cast<T>(1 - s.smoothing);
   const T each = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
   const T sum = ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
@@ -92,12 +96,12 @@ void RunGrad(const LossShape& s, const Args& a) {
   const T dloss = a.Input<T>(0)[0];
   const T hit = static_cast<T>(1 - s.smoothing);
   const T each = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
-  for (int64_t i = 0; i < s.samples; ++i) {
+  auto run = [&](int64_t i) {
     const T* row = a.Input<T>(1) + i * s.classes;
     T* to = a.Output<T>(0) + i * s.classes;
     if (weights[i] == 0) {
       std::fill(to, to + s.classes, T(0));
-      continue;
+      return;
     }
     const T factor = dloss * weights[i];
     const T p = std::exp(row[labels[i]]);  // row and result may be one memory
@@ -105,7 +109,11 @@ void RunGrad(const LossShape& s, const Args& a) {
       to[c] = factor * (std::exp(row[c]) - each);
     }
     to[labels[i]] = factor * (p - (each + hit));
-  }
+  };
+  const int64_t block = RowBlock(s.samples, s.classes, kCostly);
+  ParallelBlocks(s.samples, block, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) run(i);
+  });
 }
 
 std::unique_ptr<Kernel> LossFloat(const Op& op) {

@@ -1,10 +1,12 @@
-// MatMul and Gemm: oneDNN for f32, plain loops for f64.
+// MatMul and Gemm: oneDNN for f32, plain loops for f64. A large product is cut
+// into blocks of the result, each one oneDNN call in one thread.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "devices/cpu/dnnl_op.h"
 #include "devices/cpu/map.h"
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
@@ -32,10 +34,12 @@ struct Addend {
 // ---- f64
 // ---------------------------------------------------------------------
 
+// Rows [begin, end) of one product.
 template <class T>
-void MultiplyOne(const Product3& p, const T* a, const T* b, T* y) {
+void MultiplyRows(const Product3& p, const T* a, const T* b, T* y,
+                  int64_t begin, int64_t end) {
   const T alpha = static_cast<T>(p.alpha);
-  for (int64_t i = 0; i < p.m; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     T* row = y + i * p.n;
     const T* left = a + i * p.a_row;
     if (!p.accumulate) std::fill(row, row + p.n, T(0));
@@ -68,14 +72,18 @@ class PlainProduct final : public Kernel {
       T beta = static_cast<T>(addend_.beta);
       Map1(addend_.plan, y, a.Input<T>(2), [beta](T c) { return beta * c; });
     }
-    p_.batches.ForEachRun(
-        [&](const int64_t* at, const int64_t* step, int64_t n) {
-          for (int64_t i = 0; i < n; ++i) {
-            MultiplyOne(p_, a.Input<T>(0) + (at[1] + i * step[1]) * p_.m * p_.k,
-                        a.Input<T>(1) + (at[2] + i * step[2]) * p_.k * p_.n,
-                        y + (at[0] + i * step[0]) * p_.m * p_.n);
-          }
+    p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,
+                              int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        const T* left = a.Input<T>(0) + (at[1] + i * step[1]) * p_.m * p_.k;
+        const T* right = a.Input<T>(1) + (at[2] + i * step[2]) * p_.k * p_.n;
+        T* to = y + (at[0] + i * step[0]) * p_.m * p_.n;
+        const int64_t block = RowBlock(p_.m, p_.n * p_.k, kPlain);
+        ParallelBlocks(p_.m, block, [&](int64_t begin, int64_t end) {
+          MultiplyRows(p_, left, right, to, begin, end);
         });
+      }
+    });
   }
 
  private:
@@ -92,34 +100,122 @@ dnnl::memory::desc Matrix(const Dims& dims, const Dims& strides) {
   return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
 }
 
+// A block of the result that is worth a thread of its own: some 100 us.
+constexpr double kBlockFlops = 16e6;
+constexpr int64_t kMaxBlocks = 64;
+// Blocks are no narrower than this, which keeps oneDNN's inner loops full.
+constexpr int64_t kMinExtent = 64;
+
+// How the result is cut into blocks, by shapes alone. The inner dimension is
+// never cut.
+struct Grid {
+  int64_t lead, rows, columns;  // of a block
+
+  Grid(int64_t all_lead, int64_t all_rows, int64_t all_columns, int64_t k)
+      : lead(all_lead), rows(all_rows), columns(all_columns) {
+    const double flops =
+        2.0 * static_cast<double>(all_lead) * static_cast<double>(all_rows) *
+        static_cast<double>(all_columns) * static_cast<double>(k);
+    const int64_t most =
+        flops >= kBlockFlops * kMaxBlocks
+            ? kMaxBlocks
+            : std::max<int64_t>(1, static_cast<int64_t>(flops / kBlockFlops));
+    for (int64_t blocks = 1; 2 * blocks <= most; blocks *= 2) {
+      int64_t* cut = lead > 1 ? &lead : rows > columns ? &rows : &columns;
+      if (cut == &lead) {
+        lead = (lead + 1) / 2;
+      } else if (*cut >= 2 * kMinExtent) {
+        *cut = (*cut / 2 + 15) / 16 * 16;
+      } else {
+        break;
+      }
+    }
+  }
+};
+
 class DnnlProduct final : public Kernel {
  public:
   DnnlProduct(Product3 product, Addend addend)
       : p_(std::move(product)), addend_(std::move(addend)) {
     OneThread one_thread;
-    // One call takes the whole innermost run where the matrices of all three
+    // The whole innermost run is one product where the matrices of all three
     // follow one another; the left ones alone are then more rows.
     const auto& step = p_.batches.strides(p_.batches.rank() - 1);
     const int64_t run = p_.batches.dim(p_.batches.rank() - 1);
     const bool dense_left = p_.a_column == 1 && p_.a_row == p_.k;
     whole_run_ = step[0] == 1 && step[1] == 1 &&
                  (step[2] == 1 || (step[2] == 0 && dense_left));
-    Dims lead;
-    int64_t rows = p_.m;
-    if (whole_run_ && run > 1) {
-      step[2] == 0 ? void(rows *= run) : lead.push_back(run);
+    int64_t lead = 1, rows = p_.m;
+    if (whole_run_) (step[2] == 0 ? rows : lead) *= run;
+    const Grid grid(lead, rows, p_.n, p_.k);
+    for (int64_t l = 0; l < lead; l += grid.lead) {
+      for (int64_t i = 0; i < rows; i += grid.rows) {
+        for (int64_t j = 0; j < p_.n; j += grid.columns) {
+          AddBlock(
+              l * p_.m * p_.k + i * p_.a_row, l * p_.k * p_.n + j * p_.b_column,
+              l * p_.m * p_.n + i * p_.n + j, std::min(grid.lead, lead - l),
+              std::min(grid.rows, rows - i), std::min(grid.columns, p_.n - j));
+        }
+      }
     }
+  }
+
+  void Prepare() override {
+    for (Shape& shape : shapes_) shape.op->Prepare();
+  }
+
+  void Run(const Args& a) const override {
+    float* y = a.Output<float>(0);
+    if (addend_.present) {
+      float beta = static_cast<float>(addend_.beta);
+      Map1(addend_.plan, y, a.Input<float>(2),
+           [beta](float c) { return beta * c; });
+    }
+    p_.batches.ForEachRun(
+        [&](const int64_t* at, const int64_t* step, int64_t n) {
+          for (int64_t i = 0; i < (whole_run_ ? 1 : n); ++i) {
+            Multiply(a.Input<float>(0) + (at[1] + i * step[1]) * p_.m * p_.k,
+                     a.Input<float>(1) + (at[2] + i * step[2]) * p_.k * p_.n,
+                     y + (at[0] + i * step[0]) * p_.m * p_.n, a.workspace);
+          }
+        });
+  }
+
+ private:
+  // Blocks of one shape share a primitive.
+  struct Shape {
+    int64_t lead, rows, columns;
+    std::unique_ptr<DnnlOp> op;
+  };
+  struct Block {
+    const DnnlOp* op;
+    int64_t a, b, y;     // elements
+    uint64_t workspace;  // bytes
+  };
+
+  void AddBlock(int64_t a, int64_t b, int64_t y, int64_t lead, int64_t rows,
+                int64_t columns) {
+    auto it = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& s) {
+      return s.lead == lead && s.rows == rows && s.columns == columns;
+    });
+    if (it == shapes_.end()) {
+      it = shapes_.insert(
+          it, {lead, rows, columns, MakePrimitive(lead, rows, columns)});
+    }
+    blocks_.push_back({it->op.get(), a, b, y, workspace});
+    workspace += it->op->workspace_bytes();
+  }
+
+  std::unique_ptr<DnnlOp> MakePrimitive(int64_t lead, int64_t rows,
+                                        int64_t columns) const {
     auto matrix = [&](int64_t r, int64_t c, int64_t sr, int64_t sc,
                       int64_t size) {
-      Dims dims = lead, strides;
-      if (!lead.empty()) strides.push_back(size);
-      dims.insert(dims.end(), {r, c});
-      strides.insert(strides.end(), {sr, sc});
-      return Matrix(dims, strides);
+      if (lead == 1) return Matrix({r, c}, {sr, sc});
+      return Matrix({lead, r, c}, {size, sr, sc});
     };
     auto a = matrix(rows, p_.k, p_.a_row, p_.a_column, p_.m * p_.k);
-    auto b = matrix(p_.k, p_.n, p_.b_row, p_.b_column, p_.k * p_.n);
-    auto y = matrix(rows, p_.n, p_.n, 1, p_.m * p_.n);
+    auto b = matrix(p_.k, columns, p_.b_row, p_.b_column, p_.k * p_.n);
+    auto y = matrix(rows, columns, p_.n, 1, p_.m * p_.n);
     dnnl::primitive_attr attr = UserScratchpad();
     if (p_.alpha != 1) {
       attr.set_output_scales(0, {static_cast<float>(p_.alpha)});
@@ -131,41 +227,31 @@ class DnnlProduct final : public Kernel {
     }
     dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attr,
                                     CpuEngine());
-    op_.SetPrimitive(pd.scratchpad_desc(), [pd] { return dnnl::matmul(pd); });
-    op_.AddInput(DNNL_ARG_SRC, a, a);
-    op_.AddInput(DNNL_ARG_WEIGHTS, b, b);
-    op_.AddOutput(DNNL_ARG_DST, y, y);
-    workspace = op_.workspace_bytes();
+    auto op = std::make_unique<DnnlOp>();
+    op->SetPrimitive(pd.scratchpad_desc(), [pd] { return dnnl::matmul(pd); });
+    op->AddInput(DNNL_ARG_SRC, a, a);
+    op->AddInput(DNNL_ARG_WEIGHTS, b, b);
+    op->AddOutput(DNNL_ARG_DST, y, y);
+    return op;
   }
 
-  void Prepare() override { op_.Prepare(); }
-
-  void Run(const Args& a) const override {
-    float* y = a.Output<float>(0);
-    if (addend_.present) {
-      float beta = static_cast<float>(addend_.beta);
-      Map1(addend_.plan, y, a.Input<float>(2),
-           [beta](float c) { return beta * c; });
-    }
-    p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,
-                              int64_t n) {
-      for (int64_t i = 0; i < (whole_run_ ? 1 : n); ++i) {
-        const float* left =
-            a.Input<float>(0) + (at[1] + i * step[1]) * p_.m * p_.k;
-        const float* right =
-            a.Input<float>(1) + (at[2] + i * step[2]) * p_.k * p_.n;
-        void* operands[] = {const_cast<float*>(left), const_cast<float*>(right),
-                            y + (at[0] + i * step[0]) * p_.m * p_.n};
-        op_.Run(operands, a.workspace);
+  void Multiply(const float* a, const float* b, float* y, void* scratch) const {
+    const int64_t blocks = static_cast<int64_t>(blocks_.size());
+    ParallelBlocks(blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Block& block = blocks_[static_cast<size_t>(i)];
+        void* operands[] = {const_cast<float*>(a + block.a),
+                            const_cast<float*>(b + block.b), y + block.y};
+        block.op->Run(operands, static_cast<char*>(scratch) + block.workspace);
       }
     });
   }
 
- private:
   Product3 p_;
   Addend addend_;
   bool whole_run_ = false;
-  DnnlOp op_;
+  std::vector<Shape> shapes_;
+  std::vector<Block> blocks_;
 };
 
 std::unique_ptr<Kernel> MakeProduct(const Op& op, Product3 p, Addend addend) {

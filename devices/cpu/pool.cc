@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 #include "devices/cpu/window.h"
@@ -36,15 +37,85 @@ Cut CutWindow(const Window& w, int64_t oh, int64_t ow) {
   return cut;
 }
 
-// f(image offset, cut, result index) for every window of every plane.
+// f(plane) for every plane [H,W], of `cost` a pixel (parallel.h); planes are
+// shared out over the threads.
 template <class F>
-void ForEachWindow(const Window& w, F f) {
-  int64_t out = 0;
-  for (int64_t plane = 0; plane < w.batch * w.channels; ++plane) {
-    for (int64_t oh = 0; oh < w.out[0]; ++oh) {
-      for (int64_t ow = 0; ow < w.out[1]; ++ow) {
-        f(plane * w.image_size(), CutWindow(w, oh, ow), out++);
-      }
+void ForEachPlane(const Window& w, int64_t cost, F f) {
+  const int64_t planes = w.batch * w.channels;
+  const int64_t block =
+      RowBlock(planes, std::max(w.image_size(), w.out_size()), cost);
+  ParallelBlocks(planes, block, [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) f(plane);
+  });
+}
+
+// f(cut, result index) for every window of a plane.
+template <class F>
+void ForEachWindow(const Window& w, int64_t plane, F f) {
+  int64_t out = plane * w.out_size();
+  for (int64_t oh = 0; oh < w.out[0]; ++oh) {
+    for (int64_t ow = 0; ow < w.out[1]; ++ow) {
+      f(CutWindow(w, oh, ow), out++);
+    }
+  }
+}
+
+// Windows of 2 x 2 that tile the image: the usual pool, and loops that are
+// vectorised.
+bool TilesByTwo(const Window& w) {
+  for (int d = 0; d < 2; ++d) {
+    if (w.kernel[d] != 2 || w.stride[d] != 2 || w.pad_begin[d] != 0 ||
+        w.pad_end[d] != 0 || w.image[d] != 2 * w.out[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// True if y, the later one, takes the maximum from x: it is larger, or the
+// first NaN.
+template <class T>
+bool Beats(T y, T x) {
+  return !(y <= x) & (x == x);
+}
+template <class T>
+T FirstMax(T x, T y) {
+  return Beats(y, x) ? y : x;
+}
+
+template <class T>
+void MaxOfTiles(const Window& w, const T* x, T* y) {
+  for (int64_t oh = 0; oh < w.out[0]; ++oh) {
+    const T* top = x + 2 * oh * w.image[1];
+    const T* bottom = top + w.image[1];
+    T* row = y + oh * w.out[1];
+    for (int64_t o = 0; o < w.out[1]; ++o) {
+      row[o] = FirstMax(FirstMax(top[2 * o], top[2 * o + 1]),
+                        FirstMax(bottom[2 * o], bottom[2 * o + 1]));
+    }
+  }
+}
+
+template <class T>
+void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
+  for (int64_t oh = 0; oh < w.out[0]; ++oh) {
+    const T* top = x + 2 * oh * w.image[1];
+    const T* bottom = top + w.image[1];
+    const T* from = dy + oh * w.out[1];
+    T* to_top = dx + 2 * oh * w.image[1];
+    T* to_bottom = to_top + w.image[1];
+    for (int64_t o = 0; o < w.out[1]; ++o) {
+      const T a = top[2 * o], b = top[2 * o + 1];
+      const T c = bottom[2 * o], d = bottom[2 * o + 1];
+      const T g = from[o];
+      const T upper = FirstMax(a, b), lower = FirstMax(c, d);
+      // The share of each row, then of each element of it.
+      const T up = Beats(lower, upper) ? T(0) : g;
+      const T down = Beats(lower, upper) ? g : T(0);
+      to_top[2 * o] = Beats(b, a) ? T(0) : up;
+      to_top[2 * o + 1] = Beats(b, a) ? up : T(0);
+      to_bottom[2 * o] = Beats(d, c) ? T(0) : down;
+      to_bottom[2 * o + 1] = Beats(d, c) ? down : T(0);
     }
   }
 }
@@ -84,12 +155,22 @@ std::unique_ptr<Kernel> MaxPoolFloat(const Op& op) {
   if (!op.Arity(1, 1) || !ReadPool(op, op.in[0], op.out[0], &w)) return nullptr;
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
+    if (TilesByTwo(w)) {
+      return MakeKernel([w](const Args& a) {
+        ForEachPlane(w, kPlain, [&](int64_t plane) {
+          MaxOfTiles(w, a.Input<T>(0) + plane * w.image_size(),
+                     a.Output<T>(0) + plane * w.out_size());
+        });
+      });
+    }
     return MakeKernel([w](const Args& a) {
-      const T* x = a.Input<T>(0);
       T* y = a.Output<T>(0);
-      ForEachWindow(w, [&](int64_t plane, const Cut& cut, int64_t out) {
-        int64_t at = FirstMaximum(w, cut, x + plane);
-        y[out] = at < 0 ? MaxOf::Identity<T>() : x[plane + at];
+      ForEachPlane(w, kCostly, [&](int64_t plane) {
+        const T* x = a.Input<T>(0) + plane * w.image_size();
+        ForEachWindow(w, plane, [&](const Cut& cut, int64_t out) {
+          int64_t at = FirstMaximum(w, cut, x);
+          y[out] = at < 0 ? MaxOf::Identity<T>() : x[at];
+        });
       });
     });
   });
@@ -101,16 +182,27 @@ std::unique_ptr<Kernel> MaxPoolGradFloat(const Op& op) {
       !op.Check(op.in[1].SameDims(op.out[0]), "shapes differ")) {
     return nullptr;
   }
-  int64_t count = op.out[0].count;
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
-    return MakeKernel([w, count](const Args& a) {
-      const T *dy = a.Input<T>(0), *x = a.Input<T>(1);
-      T* dx = a.Output<T>(0);
-      std::fill(dx, dx + count, T(0));
-      ForEachWindow(w, [&](int64_t plane, const Cut& cut, int64_t out) {
-        int64_t at = FirstMaximum(w, cut, x + plane);
-        if (at >= 0) dx[plane + at] += dy[out];
+    if (TilesByTwo(w)) {
+      return MakeKernel([w](const Args& a) {
+        ForEachPlane(w, kPlain, [&](int64_t plane) {
+          MaxOfTilesGrad(w, a.Input<T>(0) + plane * w.out_size(),
+                         a.Input<T>(1) + plane * w.image_size(),
+                         a.Output<T>(0) + plane * w.image_size());
+        });
+      });
+    }
+    return MakeKernel([w](const Args& a) {
+      const T* dy = a.Input<T>(0);
+      ForEachPlane(w, kCostly, [&](int64_t plane) {
+        const T* x = a.Input<T>(1) + plane * w.image_size();
+        T* dx = a.Output<T>(0) + plane * w.image_size();
+        std::fill(dx, dx + w.image_size(), T(0));
+        ForEachWindow(w, plane, [&](const Cut& cut, int64_t out) {
+          int64_t at = FirstMaximum(w, cut, x);
+          if (at >= 0) dx[at] += dy[out];
+        });
       });
     });
   });
@@ -130,15 +222,17 @@ std::unique_ptr<Kernel> AveragePoolFloat(const Op& op) {
     using T = typename decltype(tag)::Storage;
     return MakeKernel([w, include_pad](const Args& a) {
       T* y = a.Output<T>(0);
-      ForEachWindow(w, [&](int64_t plane, const Cut& cut, int64_t out) {
-        const T* x = a.Input<T>(0) + plane;
-        T sum = 0;
-        for (int64_t h = cut.begin[0]; h < cut.end[0]; ++h) {
-          for (int64_t c = cut.begin[1]; c < cut.end[1]; ++c) {
-            sum += x[h * w.image[1] + c];
+      ForEachPlane(w, kCostly, [&](int64_t plane) {
+        const T* x = a.Input<T>(0) + plane * w.image_size();
+        ForEachWindow(w, plane, [&](const Cut& cut, int64_t out) {
+          T sum = 0;
+          for (int64_t h = cut.begin[0]; h < cut.end[0]; ++h) {
+            for (int64_t c = cut.begin[1]; c < cut.end[1]; ++c) {
+              sum += x[h * w.image[1] + c];
+            }
           }
-        }
-        y[out] = sum / Divisor<T>(cut, include_pad);
+          y[out] = sum / Divisor<T>(cut, include_pad);
+        });
       });
     });
   });
@@ -148,20 +242,21 @@ std::unique_ptr<Kernel> AveragePoolGradFloat(const Op& op) {
   Window w;
   if (!op.Arity(1, 1) || !ReadPool(op, op.out[0], op.in[0], &w)) return nullptr;
   bool include_pad = op.Int("count_include_pad", 0) != 0;
-  int64_t count = op.out[0].count;
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
-    return MakeKernel([w, include_pad, count](const Args& a) {
+    return MakeKernel([w, include_pad](const Args& a) {
       const T* dy = a.Input<T>(0);
-      std::fill_n(a.Output<T>(0), count, T(0));
-      ForEachWindow(w, [&](int64_t plane, const Cut& cut, int64_t out) {
-        T* dx = a.Output<T>(0) + plane;
-        const T share = dy[out] / Divisor<T>(cut, include_pad);
-        for (int64_t h = cut.begin[0]; h < cut.end[0]; ++h) {
-          for (int64_t c = cut.begin[1]; c < cut.end[1]; ++c) {
-            dx[h * w.image[1] + c] += share;
+      ForEachPlane(w, kCostly, [&](int64_t plane) {
+        T* dx = a.Output<T>(0) + plane * w.image_size();
+        std::fill_n(dx, w.image_size(), T(0));
+        ForEachWindow(w, plane, [&](const Cut& cut, int64_t out) {
+          const T share = dy[out] / Divisor<T>(cut, include_pad);
+          for (int64_t h = cut.begin[0]; h < cut.end[0]; ++h) {
+            for (int64_t c = cut.begin[1]; c < cut.end[1]; ++c) {
+              dx[h * w.image[1] + c] += share;
+            }
           }
-        }
+        });
       });
     });
   });
@@ -180,12 +275,15 @@ std::unique_ptr<Kernel> GlobalAveragePoolFloat(const Op& op) {
     using T = typename decltype(tag)::Storage;
     return MakeKernel([planes, pixels](const Args& a) {
       T* y = a.Output<T>(0);
-      for (int64_t p = 0; p < planes; ++p) {
-        const T* row = a.Input<T>(0) + p * pixels;
-        y[p] =
-            ReduceRow<SumOf, T>(pixels, [row](int64_t i) { return row[i]; }) /
-            static_cast<T>(pixels);
-      }
+      const int64_t block = RowBlock(planes, pixels, kPlain);
+      ParallelBlocks(planes, block, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p) {
+          const T* row = a.Input<T>(0) + p * pixels;
+          y[p] =
+              ReduceRow<SumOf, T>(pixels, [row](int64_t i) { return row[i]; }) /
+              static_cast<T>(pixels);
+        }
+      });
     });
   });
 }

@@ -1,6 +1,7 @@
 // Random tensors and the dropout of training. All are pure functions of seed,
 // stream and the counter {step, micro-batch}; see philox.h.
 #include "devices/cpu/kernel.h"
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/philox.h"
 
 namespace weft_cpu {
@@ -35,16 +36,19 @@ std::unique_ptr<Kernel> MakeRandom(const Op& op) {
     return MakeKernel([=](const Args& a) {
       const int64_t* counter = a.Input<int64_t>(0);
       T* y = a.Output<T>(0);
-      RandomSource(seed, stream, counter[0])
-          .ForEachBlock(
-              FirstElement(counter, count), count,
-              [&](const RandomBlock& block, int64_t i, int lane, int n) {
-                for (int k = 0; k < n; ++k) {
-                  const double r =
-                      normal ? block.Normal(lane + k) : block.Uniform(lane + k);
-                  y[i + k] = static_cast<T>(base + r * range);
-                }
-              });
+      const RandomSource source(seed, stream, counter[0]);
+      const uint64_t first = FirstElement(counter, count);
+      ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
+        source.ForEachBlock(
+            first + static_cast<uint64_t>(begin), end - begin,
+            [&](const RandomBlock& block, int64_t i, int lane, int n) {
+              for (int k = 0; k < n; ++k) {
+                const double r =
+                    normal ? block.Normal(lane + k) : block.Uniform(lane + k);
+                y[begin + i + k] = static_cast<T>(base + r * range);
+              }
+            });
+      });
     });
   });
 }
@@ -76,17 +80,21 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
           T* y = a.Output<T>(0);
           uint8_t* mask = has_mask ? a.Output<uint8_t>(1) : nullptr;
           const C kept = static_cast<C>(1 - ratio);
-          RandomSource(seed, stream, counter[0])
-              .ForEachBlock(
-                  FirstElement(counter, count), count,
-                  [&](const RandomBlock& block, int64_t i, int lane, int n) {
-                    for (int k = 0; k < n; ++k) {
-                      const bool keep = block.Uniform(lane + k) >= ratio;
-                      const C v = static_cast<C>(x[i + k]);
-                      y[i + k] = static_cast<T>(keep ? v / kept : C(0));
-                      if (mask != nullptr) mask[i + k] = keep ? 1 : 0;
-                    }
-                  });
+          const RandomSource source(seed, stream, counter[0]);
+          const uint64_t first = FirstElement(counter, count);
+          ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
+            source.ForEachBlock(
+                first + static_cast<uint64_t>(begin), end - begin,
+                [&](const RandomBlock& block, int64_t i, int lane, int n) {
+                  for (int k = 0; k < n; ++k) {
+                    const int64_t at = begin + i + k;
+                    const bool keep = block.Uniform(lane + k) >= ratio;
+                    const C v = static_cast<C>(x[at]);
+                    y[at] = static_cast<T>(keep ? v / kept : C(0));
+                    if (mask != nullptr) mask[at] = keep ? 1 : 0;
+                  }
+                });
+          });
         },
         InPlaceMask(op) & 1u);
   });

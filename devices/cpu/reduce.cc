@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "devices/cpu/kernel.h"
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 
 namespace weft_cpu {
@@ -18,6 +19,15 @@ struct Odometer {
   void Push(int64_t dim, int64_t stride) {
     dims[rank] = dim;
     strides[rank++] = stride;
+  }
+  // The offset of position `i`.
+  int64_t At(int64_t i) const {
+    int64_t at = 0;
+    for (int d = rank - 1; d >= 0; --d) {
+      at += i % dims[d] * strides[d];
+      i /= dims[d];
+    }
+    return at;
   }
   // f(offset) for each position.
   template <class F>
@@ -108,31 +118,45 @@ std::unique_ptr<Kernel> Make(const ReduceShape& shape, bool mean) {
     const T* x = a.Input<T>(0);
     T* y = a.Output<T>(0);
     if (s.inner_reduced) {
-      s.kept.ForEach([&](int64_t base) {
-        TreeOf<M, C> tree;
-        s.reduced.ForEach([&](int64_t at) {
-          const T* row = x + base + at;
-          tree.Add(ReduceRow<M, C>(
-              s.inner, [row](int64_t i) { return static_cast<C>(row[i]); }));
-        });
-        *y++ = Result<T>(tree.Result(), mean, s.per_result);
+      const int64_t results = s.kept.count();
+      const int64_t block = RowBlock(results, s.per_result, kPlain);
+      ParallelBlocks(results, block, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const T* base = x + s.kept.At(r);
+          TreeOf<M, C> tree;
+          s.reduced.ForEach([&](int64_t at) {
+            const T* row = base + at;
+            tree.Add(ReduceRow<M, C>(
+                s.inner, [row](int64_t i) { return static_cast<C>(row[i]); }));
+          });
+          y[r] = Result<T>(tree.Result(), mean, s.per_result);
+        }
       });
       return;
     }
-    s.kept.ForEach([&](int64_t base) {
-      for (int64_t first = 0; first < s.inner; first += kColumns) {
-        int width =
-            static_cast<int>(std::min<int64_t>(kColumns, s.inner - first));
-        ColumnReducer<M, C> reducer(width);
-        s.reduced.ForEach([&](int64_t at) {
-          const T* row = x + base + at + first;
-          reducer.AddRow([row](int j) { return static_cast<C>(row[j]); });
-        });
-        C results[kColumns];
-        reducer.Finish(results);
-        for (int j = 0; j < width; ++j) {
-          *y++ = Result<T>(results[j], mean, s.per_result);
-        }
+    auto run = [&](int64_t kept, int64_t first) {
+      const int width =
+          static_cast<int>(std::min<int64_t>(kColumns, s.inner - first));
+      const T* base = x + s.kept.At(kept) + first;
+      ColumnReducer<M, C> reducer(width);
+      s.reduced.ForEach([&](int64_t at) {
+        const T* row = base + at;
+        reducer.AddRow([row](int j) { return static_cast<C>(row[j]); });
+      });
+      C results[kColumns];
+      reducer.Finish(results);
+      T* to = y + kept * s.inner + first;
+      for (int j = 0; j < width; ++j) {
+        to[j] = Result<T>(results[j], mean, s.per_result);
+      }
+    };
+    const int64_t groups = (s.inner + kColumns - 1) / kColumns;
+    const int64_t all = s.kept.count() * groups;
+    const int64_t block = RowBlock(
+        all, std::min<int64_t>(s.inner, kColumns) * s.per_result, kPlain);
+    ParallelBlocks(all, block, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        run(i / groups, i % groups * kColumns);
       }
     });
   });

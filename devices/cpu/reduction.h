@@ -8,6 +8,8 @@
 //
 //   float sum = ReduceRow<SumOf, float>(n, [&](int64_t i) { return x[i]; });
 //
+// Columns are shared out over the host's threads, never the rows of one.
+//
 // Threading: free functions; scratch is on the stack.
 #ifndef WEFT_DEVICES_CPU_REDUCTION_H_
 #define WEFT_DEVICES_CPU_REDUCTION_H_
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/scalar_ops.h"
 
 namespace weft_cpu {
@@ -166,7 +169,8 @@ class ColumnReducer {
 // out[j] = reduction over r of f(r, j), for `columns` columns.
 template <class M, class C, class F, class Out>
 void ReduceColumns(int64_t rows, int64_t columns, F f, Out out) {
-  for (int64_t first = 0; first < columns; first += kColumns) {
+  auto run = [&](int64_t group) {
+    const int64_t first = group * kColumns;
     int width = static_cast<int>(std::min<int64_t>(kColumns, columns - first));
     ColumnReducer<M, C> reducer(width);
     for (int64_t r = 0; r < rows; ++r) {
@@ -175,7 +179,12 @@ void ReduceColumns(int64_t rows, int64_t columns, F f, Out out) {
     C results[kColumns];
     reducer.Finish(results);
     for (int j = 0; j < width; ++j) out(first + j, results[j]);
-  }
+  };
+  const int64_t groups = (columns + kColumns - 1) / kColumns;
+  const int64_t block = RowBlock(groups, rows * kColumns, kPlain);
+  ParallelBlocks(groups, block, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) run(g);
+  });
 }
 
 }  // namespace weft_cpu

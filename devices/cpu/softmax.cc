@@ -1,6 +1,7 @@
 // Softmax and LogSoftmax along one axis.
 #include "devices/cpu/softmax.h"
 
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/via_float.h"
 
 namespace weft_cpu {
@@ -22,14 +23,17 @@ std::unique_ptr<Kernel> SoftmaxFloat(const Op& op) {
     using T = typename decltype(tag)::Storage;
     return MakeKernel(
         [=](const Args& a) {
-          for (int64_t o = 0; o < outer; ++o) {
-            for (int64_t i = 0; i < inner; ++i) {
-              const T* row = a.Input<T>(0) + o * n * inner + i;
-              T* to = a.Output<T>(0) + o * n * inner + i;
+          const int64_t rows = outer * inner;
+          const int64_t block = RowBlock(rows, n, kCostly);
+          ParallelBlocks(rows, block, [&](int64_t begin, int64_t end) {
+            for (int64_t r = begin; r < end; ++r) {
+              const int64_t at = r / inner * n * inner + r % inner;
+              const T* row = a.Input<T>(0) + at;
+              T* to = a.Output<T>(0) + at;
               log ? LogSoftmaxRow(row, to, n, inner)
                   : SoftmaxRow(row, to, n, inner);
             }
-          }
+          });
         },
         InPlaceMask(op));
   });

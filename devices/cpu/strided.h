@@ -11,6 +11,7 @@
 #ifndef WEFT_DEVICES_CPU_STRIDED_H_
 #define WEFT_DEVICES_CPU_STRIDED_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -58,21 +59,37 @@ class LoopPlan {
 
   template <class F>
   void ForEachRun(F f) const {
-    if (count_ == 0) return;
+    ForEachRun(0, count_, f);
+  }
+
+  // The same for elements [begin, end) of the row-major order.
+  template <class F>
+  void ForEachRun(int64_t begin, int64_t end, F f) const {
+    if (begin >= end) return;
     int64_t offsets[N] = {0};
     int64_t index[WEFT_MAX_RANK] = {0};
-    const int64_t* inner = strides_[rank_ - 1].data();
-    const int64_t n = dims_[rank_ - 1];
+    const int last = rank_ - 1;
+    const int64_t* inner = strides_[last].data();
+    int64_t rest = begin;
+    for (int d = last; d >= 0; --d) {
+      index[d] = rest % dims_[d];
+      rest /= dims_[d];
+      for (int k = 0; k < N; ++k) offsets[k] += strides_[d][k] * index[d];
+    }
+    int64_t skipped = index[last];  // of the first run
     while (true) {
+      const int64_t n = std::min(dims_[last] - skipped, end - begin);
       f(offsets, inner, n);
-      int d = rank_ - 2;
-      for (; d >= 0; --d) {
+      begin += n;
+      if (begin == end) return;
+      for (int k = 0; k < N; ++k) offsets[k] -= inner[k] * skipped;
+      skipped = 0;
+      for (int d = last - 1; d >= 0; --d) {
         for (int k = 0; k < N; ++k) offsets[k] += strides_[d][k];
         if (++index[d] < dims_[d]) break;
         for (int k = 0; k < N; ++k) offsets[k] -= strides_[d][k] * dims_[d];
         index[d] = 0;
       }
-      if (d < 0) return;
     }
   }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "devices/cpu/kernel.h"
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 
 namespace weft_cpu {
@@ -11,15 +12,22 @@ namespace {
 
 constexpr int64_t kNormBlock = 4096;
 
+int64_t NormBlocks(int64_t n) { return (n + kNormBlock - 1) / kNormBlock; }
+
+// The sum of each block of 4096 elements.
 template <class T>
-void AddSquares(const T* x, int64_t n, TreeOf<SumOf, double>* tree) {
-  for (int64_t i = 0; i < n; i += kNormBlock) {
-    tree->Add(ReduceBlock<SumOf, double>(
-        i, std::min(n, i + kNormBlock), [x](int64_t k) {
-          const double v = static_cast<double>(static_cast<Compute<T>>(x[k]));
-          return v * v;
-        }));
-  }
+void SumSquares(const T* x, int64_t n, double* sums) {
+  const int64_t blocks = NormBlocks(n);
+  const int64_t group = RowBlock(blocks, kNormBlock, kPlain);
+  ParallelBlocks(blocks, group, [=](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      sums[b] = ReduceBlock<SumOf, double>(
+          b * kNormBlock, std::min(n, (b + 1) * kNormBlock), [x](int64_t k) {
+            const double v = static_cast<double>(static_cast<Compute<T>>(x[k]));
+            return v * v;
+          });
+    }
+  });
 }
 
 bool CheckScalarResult(const Op& op) {
@@ -49,35 +57,42 @@ std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
     int64_t count;
   };
   std::vector<Part> parts;
+  uint64_t blocks = 0;
   for (const Tensor& t : op.in) {
     if (!op.Check(IsFloatType(t.dtype), "a gradient that is not a float")) {
       return nullptr;
     }
     parts.push_back({t.dtype, t.count});
+    blocks += static_cast<uint64_t>(NormBlocks(t.count));
   }
   const uint32_t dtype = op.out[0].dtype;
-  return MakeKernel([parts = std::move(parts), dtype](const Args& a) {
-    TreeOf<SumOf, double> tree;
+  auto run = [parts = std::move(parts), dtype](const Args& a) {
+    double* const first = static_cast<double*>(a.workspace);
+    double* sums = first;
     for (size_t i = 0; i < parts.size(); ++i) {
       const int64_t n = parts[i].count;
       const int k = static_cast<int>(i);
       switch (parts[i].dtype) {
         case WEFT_F32:
-          AddSquares(a.Input<float>(k), n, &tree);
+          SumSquares(a.Input<float>(k), n, sums);
           break;
         case WEFT_F64:
-          AddSquares(a.Input<double>(k), n, &tree);
+          SumSquares(a.Input<double>(k), n, sums);
           break;
         case WEFT_F16:
-          AddSquares(a.Input<Half>(k), n, &tree);
+          SumSquares(a.Input<Half>(k), n, sums);
           break;
         default:
-          AddSquares(a.Input<Bfloat>(k), n, &tree);
+          SumSquares(a.Input<Bfloat>(k), n, sums);
           break;
       }
+      sums += NormBlocks(n);
     }
+    TreeOf<SumOf, double> tree;
+    for (const double* sum = first; sum != sums; ++sum) tree.Add(*sum);
     WriteScalar(a, dtype, std::sqrt(tree.Result()));
-  });
+  };
+  return MakeKernel(std::move(run), 0, blocks * sizeof(double));
 }
 
 // min(1, clip_norm / norm); NaN stays NaN.

@@ -8,15 +8,16 @@
 namespace weft_cpu {
 namespace {
 
-template <class T, class O>
+template <class T, class O, int64_t kCost = kPlain>
 std::unique_ptr<Kernel> Make(const Op& op) {
   LoopPlan<2> plan(op.out[0], {&op.in[0]});
   return MakeKernel(
       [plan](const Args& a) {
-        Map1(plan, a.Output<T>(0), a.Input<T>(0), [](T x) {
+        auto apply = [](T x) {
           using C = Compute<T>;
           return static_cast<T>(O::template Apply<C>(static_cast<C>(x)));
-        });
+        };
+        Map1(plan, a.Output<T>(0), a.Input<T>(0), apply, kCost);
       },
       InPlaceMask(op));
 }
@@ -39,27 +40,27 @@ template <class T>
 std::unique_ptr<Kernel> MakeFloat(const Op& op) {
   switch (op.id) {
     case WEFT_OP_EXP:
-      return Make<T, ExpOp>(op);
+      return Make<T, ExpOp, kCostly>(op);
     case WEFT_OP_LOG:
-      return Make<T, LogOp>(op);
+      return Make<T, LogOp, kCostly>(op);
     case WEFT_OP_SQRT:
       return Make<T, SqrtOp>(op);
     case WEFT_OP_LEAKY_RELU:
       return MakeLeakyRelu<T>(op);
     case WEFT_OP_SIGMOID:
-      return Make<T, SigmoidOp>(op);
+      return Make<T, SigmoidOp, kCostly>(op);
     case WEFT_OP_TANH:
-      return Make<T, TanhOp>(op);
+      return Make<T, TanhOp, kCostly>(op);
     case WEFT_OP_ERF:
-      return Make<T, ErfOp>(op);
+      return Make<T, ErfOp, kCostly>(op);
     case WEFT_OP_SOFTPLUS:
-      return Make<T, SoftplusOp>(op);
+      return Make<T, SoftplusOp, kCostly>(op);
     case WEFT_OP_RECIPROCAL:
       return Make<T, ReciprocalOp>(op);
     case WEFT_OP_GELU: {
       std::string kind = op.String("approximate", "none");
-      if (kind == "none") return Make<T, GeluOp>(op);
-      if (kind == "tanh") return Make<T, GeluTanhOp>(op);
+      if (kind == "none") return Make<T, GeluOp, kCostly>(op);
+      if (kind == "tanh") return Make<T, GeluTanhOp, kCostly>(op);
       return op.Invalid("approximate must be 'none' or 'tanh'");
     }
     default:

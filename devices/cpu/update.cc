@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "devices/cpu/kernel.h"
+#include "devices/cpu/parallel.h"
 #include "devices/cpu/via_float.h"
 
 namespace weft_cpu {
@@ -92,7 +93,11 @@ std::unique_ptr<Kernel> MakeEma(int64_t n, double momentum) {
         T* y = a.Output<T>(0);
         const T keep = static_cast<T>(momentum);
         const T take = static_cast<T>(1 - momentum);
-        for (int64_t i = 0; i < n; ++i) y[i] = keep * x[i] + take * value[i];
+        ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            y[i] = keep * x[i] + take * value[i];
+          }
+        });
       },
       1u);
 }
@@ -104,8 +109,11 @@ std::unique_ptr<Kernel> MakeSgd(int64_t n, Rate rate, double weight_decay) {
         const T *p = a.Input<T>(0), *g = a.Input<T>(1);
         T* y = a.Output<T>(0);
         const T lr = rate.Read<T>(a), decay = static_cast<T>(weight_decay);
-        for (int64_t i = 0; i < n; ++i)
-          y[i] = p[i] - lr * (g[i] + decay * p[i]);
+        ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            y[i] = p[i] - lr * (g[i] + decay * p[i]);
+          }
+        });
       },
       1u);
 }
@@ -119,14 +127,17 @@ std::unique_ptr<Kernel> MakeMomentum(int64_t n, Rate rate, double weight_decay,
         T *new_p = a.Output<T>(0), *new_v = a.Output<T>(1);
         const T lr = rate.Read<T>(a), decay = static_cast<T>(weight_decay);
         const T keep = static_cast<T>(momentum);
-        for (int64_t i = 0; i < n; ++i) {
-          const T old = p[i];
-          const T gradient = g[i] + decay * old;
-          const T velocity = keep * v[i] + gradient;
-          const T direction = nesterov ? gradient + keep * velocity : velocity;
-          new_v[i] = velocity;
-          new_p[i] = old - lr * direction;
-        }
+        ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T old = p[i];
+            const T gradient = g[i] + decay * old;
+            const T velocity = keep * v[i] + gradient;
+            const T direction =
+                nesterov ? gradient + keep * velocity : velocity;
+            new_v[i] = velocity;
+            new_p[i] = old - lr * direction;
+          }
+        });
       },
       1u);
 }
@@ -157,17 +168,19 @@ std::unique_ptr<Kernel> MakeAdam(int64_t n, Rate rate, const AdamAttrs& attrs) {
         const T decay = static_cast<T>(attrs.weight_decay);
         const T coupled = attrs.decoupled ? T(0) : decay;
         const T apart = attrs.decoupled ? decay : T(0);
-        for (int64_t i = 0; i < n; ++i) {
-          const T old = p[i];
-          const T gradient = g[i] + coupled * old;
-          const T mean = beta1 * m[i] + rest1 * gradient;
-          const T square = beta2 * v[i] + rest2 * (gradient * gradient);
-          const T direction =
-              (mean / start1) / (std::sqrt(square / start2) + epsilon);
-          new_m[i] = mean;
-          new_v[i] = square;
-          new_p[i] = old - lr * (direction + apart * old);
-        }
+        ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T old = p[i];
+            const T gradient = g[i] + coupled * old;
+            const T mean = beta1 * m[i] + rest1 * gradient;
+            const T square = beta2 * v[i] + rest2 * (gradient * gradient);
+            const T direction =
+                (mean / start1) / (std::sqrt(square / start2) + epsilon);
+            new_m[i] = mean;
+            new_v[i] = square;
+            new_p[i] = old - lr * (direction + apart * old);
+          }
+        });
       },
       1u);
 }
@@ -181,13 +194,15 @@ std::unique_ptr<Kernel> MakeAdagrad(int64_t n, Rate rate, double weight_decay,
         T *new_p = a.Output<T>(0), *new_sum = a.Output<T>(1);
         const T lr = rate.Read<T>(a), decay = static_cast<T>(weight_decay);
         const T epsilon = static_cast<T>(epsilon_attr);
-        for (int64_t i = 0; i < n; ++i) {
-          const T old = p[i];
-          const T gradient = g[i] + decay * old;
-          const T total = sum[i] + gradient * gradient;
-          new_sum[i] = total;
-          new_p[i] = old - lr * (gradient / (std::sqrt(total) + epsilon));
-        }
+        ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T old = p[i];
+            const T gradient = g[i] + decay * old;
+            const T total = sum[i] + gradient * gradient;
+            new_sum[i] = total;
+            new_p[i] = old - lr * (gradient / (std::sqrt(total) + epsilon));
+          }
+        });
       },
       1u);
 }

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "devices/cpu/parallel.h"
+
 namespace weft_cpu {
 namespace {
 
@@ -21,12 +23,16 @@ struct Stage {
 template <class T>
 void Widen(const void* from, int64_t n, float* to) {
   const T* x = static_cast<const T*>(from);
-  for (int64_t i = 0; i < n; ++i) to[i] = x[i];
+  ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = x[i];
+  });
 }
 template <class T>
 void Narrow(const float* from, int64_t n, void* to) {
   T* y = static_cast<T*>(to);
-  for (int64_t i = 0; i < n; ++i) y[i] = T(from[i]);
+  ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y[i] = T(from[i]);
+  });
 }
 
 class ViaFloatKernel final : public Kernel {

@@ -185,6 +185,7 @@ TEST(Cores, QuotaOfATextFile) {
 
 class Groups : public testing::Test {
  protected:
+  void SetUp() override { ASSERT_TRUE(RealOs().RemoveAll(root_).ok()); }
   void Write(const std::string& path, const std::string& text) {
     const std::string file = JoinPath(root_, path);
     ASSERT_TRUE(RealOs().MakeDirectories(file.substr(0, file.rfind('/'))).ok());
