@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
   int64_t started_ns = weft::RealClock().MonotonicNs();
   // A reader that goes away is a write error, not a death.
   std::signal(SIGPIPE, SIG_IGN);
+  // So is a file that grows beyond its limit (ulimit -f).
+  std::signal(SIGXFSZ, SIG_IGN);
   // The console shows warnings; a run's own file has everything (run_log.h).
   FLAGS_stderrthreshold = google::GLOG_WARNING;
   google::InitGoogleLogging(argv[0]);

@@ -124,6 +124,23 @@ absl::StatusOr<int64_t> CountLogits(const Graph& model) {
                                 "shape [batch, classes]"));
 }
 
+// A graph text says its own batch, which the job has to feed.
+absl::Status CheckBatch(const Graph& model, const job::Job& job) {
+  int64_t batch = job.batch_size() / job.micro_batches();
+  for (const Node* node : model.Nodes()) {
+    if (!node->Is(OpId::kInput)) continue;
+    const Shape& shape = node->output_type(0).shape;
+    if (shape.rank() > 0 && shape.dim(0) == batch) continue;
+    return MakeError(
+        ErrorCode::kShapeMismatch,
+        absl::StrCat("model input '", node->name(), "' is ",
+                     node->output_type(0).ToString(), ", the job gives ", batch,
+                     " samples at a time (batch_size ", job.batch_size(),
+                     ", micro_batches ", job.micro_batches(), ")"));
+  }
+  return absl::OkStatus();
+}
+
 struct Build {
   const std::vector<plan::Device>& devices;
   const std::string& compute_device;
@@ -215,6 +232,7 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
                                        const ProgramOptions& options) {
   int64_t micro_batch = job.batch_size() / job.micro_batches();
   WEFT_ASSIGN_OR_RETURN(Graph model, BuildJobModel(os, job, data, micro_batch));
+  WEFT_RETURN_IF_ERROR(CheckBatch(model, job));
   WEFT_RETURN_IF_ERROR(ApplyPlacement(job, &model));
   Programs out;
   WEFT_ASSIGN_OR_RETURN(out.classes, CountLogits(model));

@@ -101,8 +101,14 @@ TEST(ProgramsTest, GraphTextModels) {
   EXPECT_EQ(p->graphs.at("train").name(), "mine");
 
   job.set_batch_size(16);
+  job.set_micro_batches(2);  // of 8, as the text says
   absl::Status status = Build(job).status();
-  EXPECT_TRUE(status.ok()) << status;  // the text says its own batch
+  EXPECT_TRUE(status.ok()) << status;
+  job.set_micro_batches(1);
+  status = Build(job).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kShapeMismatch)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("f32[8,4,4]"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("16 samples"));
 
   job.mutable_model()->mutable_graph_text()->set_path("/no/such.graph");
   EXPECT_THAT(std::string(Build(job).status().message()),
