@@ -8,7 +8,8 @@ while IFS= read -r target; do
   name=${package##*:}
   package=${package%%:*}
   [ "$name" != "$package" ] || name=${package##*/}
-  grep -qs "\"$name\"" "${package:-.}/BUILD.bazel" || {
+  # weft_plugin("x") makes x_plugin.
+  grep -qsE "\"($name|${name%_plugin})\"" "${package:-.}/BUILD.bazel" || {
     echo "no target $target"
     status=1
   }
