@@ -246,7 +246,9 @@ class ActorTable {
   ActorTable() = default;
 
   bool Satisfied(const OutPort& port) const;
-  // Ports of actors that have many: {actor, register} -> port.
+  // Ports of actors that have more than a few, which are searched one by one:
+  // {actor, register} -> port.
+  static constexpr uint32_t kFewPorts = 8;
   using PortMap = absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t>;
   template <typename Port>
   static Port* FindPort(uint32_t i, uint32_t reg, uint32_t begin,
