@@ -1,7 +1,8 @@
-// What one act costs: a chain of 1000 actors on one worker, run by the real
-// session (event loop, local queue, firing rules, executor), with every REQ and
-// ACK queued. Beside it, in the same run: a bare deque of virtual calls, which
-// is the least that any queue of actors costs, and oneTBB's flow graph.
+// What one act costs: a chain of 1000 actors on one worker, with every REQ and
+// ACK queued; by the firing rules alone (core/actor, a queue, a loop) and by
+// the real session (event loop, executor). Beside it, in the same run: a bare
+// deque of virtual calls, which is the least that any queue of actors costs,
+// and oneTBB's flow graph. Allocations during the session's acts are counted.
 //
 //   act_cost                       no effect
 //   act_cost --null_plugin=PATH    and with a kernel launch of that plugin
@@ -10,13 +11,17 @@
 #include <tbb/flow_graph.h>
 #include <tbb/global_control.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "benchmarks/result.h"
+#include "core/actor/testing/chain.h"
 #include "core/base/error.h"
 #include "glog/logging.h"
 #include "plugins/abi/weft_op_ids.h"
@@ -25,6 +30,19 @@
 #include "runtime/session/session.h"
 #include "runtime/testing/fake_plugin.h"
 #include "runtime/testing/plan_builder.h"
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}  // namespace
+
+// Counts what the program allocates, on every thread.
+void* operator new(size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  std::abort();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace weft::benchmarks {
 namespace {
@@ -71,6 +89,14 @@ class End : public runtime::SinkConsumer {
   }
 };
 
+// Longer runs allocate no more than short ones: none of it is for acts.
+uint64_t AllocationsOf(runtime::Session* session, uint64_t periods) {
+  const uint64_t before = allocations.load();
+  auto done = session->Run("chain", 0, periods);
+  CHECK(done.ok()) << done.status();
+  return allocations.load() - before;
+}
+
 void RunWeft(const Plugin& plugin, const std::string& name, bool launch,
              uint32_t copies) {
   auto device = Device::Open(plugin, 0);
@@ -93,6 +119,22 @@ void RunWeft(const Plugin& plugin, const std::string& name, bool launch,
                     auto done = (*session)->Run("chain", 0, kPeriods);
                     CHECK(done.ok()) << done.status();
                   },
+                  double{kChain} * kPeriods),
+              "ns");
+  const double few = static_cast<double>(AllocationsOf(session->get(), 10));
+  const double many =
+      static_cast<double>(AllocationsOf(session->get(), kPeriods));
+  PrintResult("dispatch", name, "allocations/act",
+              {(many - few) / (double{kChain} * (kPeriods - 10))},
+              "allocations");
+}
+
+void RunRules() {
+  auto table = actor::ActorTable::Create(actor::ChainSpec(kChain));
+  CHECK(table.ok()) << table.status();
+  PrintResult("dispatch", "weft firing rules chain1000, no effect", "ns/op",
+              Measure(
+                  kRepetitions, [&] { actor::RunChain(&*table, kPeriods); },
                   double{kChain} * kPeriods),
               "ns");
 }
@@ -158,6 +200,7 @@ int Main(int argc, char** argv) {
   Pin(0);  // inherited by the worker: one core, as for the others
   RunDeque();
   RunTbb();
+  RunRules();
   RunWeft(runtime::testing::FakePlugin(), "weft chain1000, no effect", false,
           1);
   RunWeft(runtime::testing::FakePlugin(), "weft chain1000, no effect, 2 copies",

@@ -5,6 +5,10 @@
 // consumer that spin, and a bare futex wake. Figures are one way: half a round
 // trip, in RESULT lines (benchmarks/result.h).
 //
+// Last, the whole session: a chain whose actors lie on two workers in turn, so
+// that each act waits for a message from the other worker and sends one there;
+// a hop, an act and an ACK each.
+//
 //   hop        threads on cores 0 and 1
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -16,11 +20,17 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "benchmarks/result.h"
 #include "core/actor/message.h"
+#include "glog/logging.h"
+#include "plugins/host/device.h"
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/mailbox.h"
+#include "runtime/session/session.h"
+#include "runtime/testing/fake_plugin.h"
+#include "runtime/testing/plan_builder.h"
 
 namespace weft::benchmarks {
 namespace {
@@ -122,11 +132,67 @@ void PingPong(const std::string& name, int rounds) {
   other.join();
 }
 
+constexpr int kChain = 200;
+constexpr uint64_t kPeriods = 20;
+
+// A counter and actors that each read their predecessor, on two workers in
+// turn.
+plan::Plan Chain(const std::string& device) {
+  using Task = plan::Task;
+  runtime::testing::PlanBuilder b("chain");
+  const uint32_t host = b.AddDevice(device, true);
+  const uint32_t streams[2] = {b.AddStream("a", host, 0, true),
+                               b.AddStream("b", host, 1, true)};
+  std::vector<uint32_t> orders[2];
+  uint32_t reg = 0;
+  for (int i = 0; i < kChain; ++i) {
+    const uint32_t task = b.AddTask(i == 0 ? Task::SOURCE : Task::COMPUTE,
+                                    "t" + std::to_string(i), streams[i % 2], 1,
+                                    i == 0 ? "counter:step" : "");
+    if (i > 0) b.Input(task, reg);
+    if (i + 1 < kChain) {
+      reg = b.AddRegister("r" + std::to_string(i), host, {2}, 1, DType::kI64);
+      b.Output(task, reg);
+    }
+    orders[i % 2].push_back(task);
+  }
+  for (int w = 0; w < 2; ++w) b.Order(streams[w], orders[w]);
+  return b.Build();
+}
+
+void RunSession(const std::string& name, uint64_t spin_ns) {
+  auto device = Device::Open(runtime::testing::FakePlugin(), 0);
+  CHECK(device.ok()) << device.status();
+  runtime::SessionOptions options;
+  options.periods_in_flight = 0;  // one message on its way, as above
+  options.spin_ns = spin_ns;
+  auto session = runtime::Session::Create({device->get()}, options);
+  CHECK(session.ok()) << session.status();
+  absl::Status loaded = (*session)->LoadProgram(Chain((*device)->Name()), {});
+  CHECK(loaded.ok()) << loaded;
+  PrintResult("hop", name, "hop and act",
+              Measure(
+                  kRepetitions,
+                  [&] {
+                    auto done = (*session)->Run("chain", 0, kPeriods);
+                    CHECK(done.ok()) << done.status();
+                  },
+                  double{kChain} * kPeriods),
+              "ns");
+}
+
 int Main() {
   PingPong<BareRing>("bare spinning ring", kBusy);
   PingPong<Port<true>>("weft mailbox, worker busy", kBusy);
   PingPong<BareFutex>("bare futex wake", kAsleep);
   PingPong<Port<false>>("weft mailbox, worker asleep", kAsleep);
+  cpu_set_t both;
+  CPU_ZERO(&both);
+  CPU_SET(0, &both);
+  CPU_SET(1, &both);
+  sched_setaffinity(0, sizeof(both), &both);
+  RunSession("weft session, chain over two busy workers", kLong);
+  RunSession("weft session, chain over two sleeping workers", 0);
   return 0;
 }
 

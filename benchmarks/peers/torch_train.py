@@ -1,0 +1,99 @@
+#!/usr/bin/python3
+"""PyTorch peer of the two example jobs: the time of a training step.
+
+    benchmarks/peers/torch_train.py --model mlp --steps 200 --threads 1
+
+The recipe is that of examples/fashion_mnist_mlp.txtpb and _lenet.txtpb: same
+layers, batch, optimizer and clipping, data from the same Debian package
+(dataset-fashion-mnist); PyTorch itself is Debian's python3-torch, with
+libopenblas0-openmp (see benchmarks/train.sh for the environment that makes it
+use this machine's vectors; without it PyTorch is slower). Prints RESULT
+lines (benchmarks/result.h): wall and CPU milliseconds a step, over chunks of 20
+steps, the first left out; and the seconds from the start of the process to the
+end of the first step, without those of reading the data.
+"""
+import time
+BEGIN = time.monotonic()
+import argparse
+import gzip
+import statistics
+
+import numpy
+import torch
+from torch import nn
+
+DATA = "/usr/share/datasets/fashion-mnist/train-"
+CHUNK = 20
+
+
+def read(name, offset):
+    with gzip.open(DATA + name) as f:
+        return numpy.frombuffer(f.read(), numpy.uint8, offset=offset).copy()
+
+
+def mlp():
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(),
+                         nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(),
+                         nn.Linear(128, 10))
+
+
+def result(name, metric, values, unit):
+    print("RESULT", "train", name, metric, *("%.4g" % v for v in (
+        statistics.median(values), min(values), max(values))), len(values),
+        unit, sep="\t", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=("mlp", "lenet"), default="mlp")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.manual_seed(1)
+    torch.set_num_threads(args.threads)
+    data_begin = time.monotonic()
+    images = torch.from_numpy(
+        read("images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28))
+    labels = torch.from_numpy(
+        read("labels-idx1-ubyte.gz", 8).astype(numpy.int64))
+    data_seconds = time.monotonic() - data_begin
+    net = mlp() if args.model == "mlp" else lenet()
+    if args.model == "mlp":
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9,
+                                    weight_decay=5e-4)
+    else:
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3,
+                                      weight_decay=0.01)
+    order = torch.randperm(len(labels))
+    wall, cpu, first = [], [], None
+    for step in range(args.steps):
+        if step % CHUNK == 0:
+            wall.append(time.monotonic())
+            cpu.append(time.process_time())
+        at = step * 128 % (len(labels) - 128)
+        batch = order[at:at + 128]
+        x = (images[batch].float() / 255 - 0.2860) / 0.3530
+        loss = nn.functional.cross_entropy(net(x), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        if args.model == "mlp":
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        if first is None:
+            first = time.monotonic() - BEGIN - data_seconds
+    name = "torch %s %s, %d threads" % (torch.__version__, args.model,
+                                        args.threads)
+    for metric, times in (("wall/step", wall), ("cpu/step", cpu)):
+        result(name, metric, [1000 * (b - a) / CHUNK
+                              for a, b in zip(times[1:], times[2:])], "ms")
+    result(name, "start to first step, without reading data", [first], "s")
+
+
+if __name__ == "__main__":
+    main()
