@@ -191,7 +191,7 @@ int Main() {
   CPU_SET(0, &both);
   CPU_SET(1, &both);
   sched_setaffinity(0, sizeof(both), &both);
-  RunSession("weft session, chain over two busy workers", kLong);
+  RunSession("weft session, chain over two busy workers", 20'000);
   RunSession("weft session, chain over two sleeping workers", 0);
   return 0;
 }

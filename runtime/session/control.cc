@@ -160,6 +160,7 @@ void Control::WaitForMessages() {
 }
 
 void Control::CheckProgress() {
+  if (!program_.control_box()->Empty()) return;  // there is some
   const uint64_t now = NowNs();
   if (deadline_ns_ != 0 && now >= deadline_ns_) {
     for (size_t w = 0; w < left_.size(); ++w) {

@@ -139,6 +139,7 @@ absl::Status Program::MakeWorker(uint32_t number, const Resources& resources,
   config.ports = ports_;
   config.control = {control_box_.get(), resources.control_word};
   config.spin_ns = resources.spin_ns;
+  config.wake_periods = resources.wake_periods;
   config.drain_ns = resources.drain_ns;
   config.trace = trace;
   executors_.push_back(std::move(executor));

@@ -48,6 +48,7 @@ class Program {
     std::vector<FutexWord*> words;  // by worker
     FutexWord* control_word = nullptr;
     uint64_t spin_ns = 0;
+    uint64_t wake_periods = 0;
     uint64_t drain_ns = 0;
     TraceLog* trace = nullptr;
   };

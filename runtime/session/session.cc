@@ -65,6 +65,7 @@ absl::Status Session::Impl::Prepare() {
   for (auto& thread : threads) resources.words.push_back(thread->word());
   resources.control_word = &control_word;
   resources.spin_ns = SpinNs();
+  resources.wake_periods = options.periods_in_flight / 2 + 1;
   resources.drain_ns = options.drain_ns;
   resources.trace = options.trace;
   for (auto& [name, program] : programs) {

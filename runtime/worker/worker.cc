@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
@@ -79,18 +80,19 @@ void Worker::Run() {
 
 // `message` lies in the queue and is not looked at after the first act, whose
 // own messages may overwrite it.
-inline void Worker::Deliver(const Message& message) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Deliver(
+    const Message& message) {
   uint32_t i = table_.OnMessage(message);
   if (ABSL_PREDICT_FALSE(i == kNoActor)) return OnOther(message);
   Try(i);
 }
 
-inline void Worker::Try(uint32_t i) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Try(uint32_t i) {
   while (table_.CanAct(i)) i = ActOnce(i);
 }
 
 // Returns the actor to try next.
-inline uint32_t Worker::ActOnce(uint32_t i) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t Worker::ActOnce(uint32_t i) {
   const uint32_t next = table_.Act(i, &effects_);
   ++acts_;
   if (executor_.Launches(i)) {
@@ -342,7 +344,10 @@ void Worker::Report(MessageKind kind, uint64_t sequence) {
   message.kind = kind;
   message.reg = config_.number;
   message.sequence = sequence;
-  config_.control.Send(message);
+  config_.control.box->Push(message);
+  const bool can_wait = kind == MessageKind::kFinished &&
+                        table_.lease() > sequence + config_.wake_periods;
+  if (!can_wait) config_.control.word->Post();
 }
 
 }  // namespace weft::runtime

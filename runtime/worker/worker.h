@@ -19,7 +19,8 @@
 //
 // To control it reports, as messages with `reg` = its number:
 //   FINISHED  its actors have made their acts of the periods below `sequence`,
-//             and its devices have done them
+//             and its devices have done them; while the lease reaches far, it
+//             lies there until something else wakes control
 //   ABORT     an act failed: failure() says how
 //   STOP      it has left Run(), after a STOP or an ABORT
 //   START     report() is ready (after RequestReport)
@@ -72,6 +73,9 @@ class Worker {
     std::vector<Port> ports;       // by worker
     Port control;
     uint64_t spin_ns = 0;
+    // Control is woken for a finished period only where the lease reaches no
+    // further than so many periods.
+    uint64_t wake_periods = ~uint64_t{0};
     uint64_t drain_ns = 0;
     WorkerTrace* trace = nullptr;
   };
