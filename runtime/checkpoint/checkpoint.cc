@@ -26,6 +26,7 @@ constexpr absl::string_view kIndexFile = "index.txtpb";
 constexpr absl::string_view kStateFile = "train_state.txtpb";
 constexpr absl::string_view kChecksumFile = "CHECKSUMS";
 constexpr absl::string_view kLatestFile = "latest";
+constexpr absl::string_view kOldPrefix = ".old-";
 
 std::string StepName(uint64_t step) {
   return absl::StrFormat("step_%08d", step);
@@ -119,7 +120,7 @@ absl::Status Commit(Os& os, const std::string& root, const std::string& name,
   std::string target = JoinPath(root, name);
   // A run that went back may write a step again: the old one goes only when the
   // new one is complete on disk.
-  std::string old = JoinPath(root, absl::StrCat(".old-", name));
+  std::string old = JoinPath(root, absl::StrCat(kOldPrefix, name));
   bool replaces = os.Exists(target);
   if (replaces) {
     WEFT_RETURN_IF_ERROR(os.RemoveAll(old));
@@ -134,14 +135,27 @@ absl::Status Commit(Os& os, const std::string& root, const std::string& name,
   return WriteFileAtomically(os, JoinPath(root, kLatestFile), name + "\n");
 }
 
-void DeleteOld(Os& os, const std::string& root, int keep) {
+// All but the newest `keep`, of which `saved` is one, whatever its step: a run
+// may have gone back. Failing to delete is harmless: the next save tries again.
+void DeleteOld(Os& os, const std::string& root, uint64_t saved, int keep) {
   absl::StatusOr<std::vector<std::string>> names = os.List(root);
   if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    // Of a save or a deletion that a death cut short.
+    if (absl::StartsWith(name, ".")) {
+      os.RemoveAll(JoinPath(root, name)).IgnoreError();
+    }
+  }
   std::map<uint64_t, std::string> steps = Steps(*names);
-  size_t kept = std::max(keep, 2);
+  steps.erase(saved);
+  size_t kept = std::max(keep, 2) - 1;
   while (steps.size() > kept) {
-    // Failing to delete is harmless: the next save tries again.
-    os.RemoveAll(JoinPath(root, steps.begin()->second)).IgnoreError();
+    // Out of sight first: a checkpoint is there whole or not at all.
+    const std::string& name = steps.begin()->second;
+    std::string old = JoinPath(root, absl::StrCat(kOldPrefix, name));
+    if (os.Rename(JoinPath(root, name), old).ok()) {
+      os.RemoveAll(old).IgnoreError();
+    }
     steps.erase(steps.begin());
   }
 }
@@ -293,17 +307,24 @@ absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                      absl::StrCat("checkpoint of step ", state.step(),
                                   " not saved: ", status.message()));
   }
-  DeleteOld(os, root, keep);
+  DeleteOld(os, root, state.step(), keep);
   return JoinPath(root, name);
 }
 
 absl::StatusOr<Loaded> Load(Os& os, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(std::string root, FindRoot(os, path));
   if (root.empty()) return LoadDirectory(os, path);
-  // The newest by name, not by `latest`: a death between the rename and the
-  // update of `latest` leaves a complete checkpoint that `latest` lacks.
+  // The one saved last, which need not have the largest step: a run may have
+  // gone back. A death just before `latest` was written costs one checkpoint.
+  absl::StatusOr<std::string> latest =
+      os.ReadFile(JoinPath(root, kLatestFile), kMaxTextFile);
   WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, os.List(root));
-  return LoadDirectory(os, JoinPath(root, Steps(names).rbegin()->second));
+  std::map<uint64_t, std::string> steps = Steps(names);
+  std::string name = steps.rbegin()->second;
+  for (const auto& [step, there] : steps) {
+    if (latest.ok() && *latest == there + "\n") name = there;
+  }
+  return LoadDirectory(os, JoinPath(root, name));
 }
 
 absl::StatusOr<std::vector<Info>> List(Os& os, const std::string& path) {

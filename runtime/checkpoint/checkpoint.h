@@ -38,7 +38,8 @@ struct StateTensor {
 };
 
 // Writes the checkpoint of `state.step()` into `run_dir`/ckpt and deletes all
-// but the newest `keep` (at least 2). Returns its directory.
+// but this one and the newest others, `keep` (at least 2) together. Sweeps up
+// what a killed save left. Returns its directory.
 absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                                  const TrainState& state,
                                  absl::Span<const StateTensor> tensors,
@@ -53,7 +54,7 @@ struct Loaded {
 };
 
 // `path`: a checkpoint's directory, a ckpt directory, or a run directory; the
-// two latter mean the newest complete checkpoint.
+// two latter mean the checkpoint that was saved last.
 absl::StatusOr<Loaded> Load(Os& os, const std::string& path);
 
 struct Info {

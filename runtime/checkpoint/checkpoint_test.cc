@@ -66,6 +66,30 @@ TEST_F(CheckpointTest, KeepsTheNewest) {
   EXPECT_EQ(Load(RealOs(), run_)->state.step(), 40u);
 }
 
+// A run that went back to step 10 and on from there: its new checkpoints count,
+// not the ones of the future that it left.
+TEST_F(CheckpointTest, ARunThatWentBackKeepsWhatItSaves) {
+  for (uint64_t step : {10, 20, 30}) ASSERT_TRUE(SaveAt(step).ok());
+  std::string saved = SaveAt(12, 2).value();
+  EXPECT_TRUE(RealOs().Exists(saved));
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 12u);
+  ASSERT_TRUE(SaveAt(14, 2).ok());
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 14u);
+  // Without its name the newest step is the best guess.
+  ASSERT_TRUE(RealOs().RemoveAll(JoinPath(run_, "ckpt/latest")).ok());
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 30u);
+}
+
+TEST_F(CheckpointTest, ASaveSweepsUpAfterDeaths) {
+  ASSERT_TRUE(SaveAt(1).ok());
+  for (const char* name : {"ckpt/.tmp-2", "ckpt/.old-step_00000009"}) {
+    ASSERT_TRUE(RealOs().MakeDirectories(JoinPath(run_, name)).ok());
+  }
+  ASSERT_TRUE(SaveAt(3).ok());
+  EXPECT_THAT(RealOs().List(JoinPath(run_, "ckpt")).value(),
+              ElementsAre("latest", "step_00000001", "step_00000003"));
+}
+
 TEST_F(CheckpointTest, AFailedSaveLeavesTheOldOne) {
   FaultyOs os(RealOs());
   ASSERT_TRUE(Save(os, run_, StateAt(1), Tensors(), 3).ok());

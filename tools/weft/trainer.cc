@@ -1,6 +1,8 @@
 #include "tools/weft/trainer.h"
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,14 +21,17 @@ namespace {
 // The run directory that `options.resume` names, or lies in. Empty for a
 // checkpoint outside of one, which needs a job file beside it.
 absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
-  const std::string& resume = options.resume;
-  for (std::string path :
-       {resume, JoinPath(resume, ".."), JoinPath(resume, "../..")}) {
-    if (options.os->Exists(JoinPath(path, "resolved_job.txtpb"))) return path;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path path = (fs::absolute(options.resume, error).lexically_normal() / "")
+                      .parent_path();
+  for (int above = 0; above <= 2; ++above) {
+    if (options.os->Exists(path / "resolved_job.txtpb")) return path.string();
+    path = path.parent_path();
   }
   if (!options.job_path.empty()) return std::string();
   return MakeError(ErrorCode::kCheckpointMissing,
-                   absl::StrCat("'", resume,
+                   absl::StrCat("'", options.resume,
                                 "' is no run directory and lies in none (no "
                                 "resolved_job.txtpb); a checkpoint alone needs "
                                 "the job file too"));

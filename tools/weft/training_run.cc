@@ -76,18 +76,23 @@ absl::Status TrainingRun::ExecuteSteps() {
   Talk(absl::StrCat("run directory ", directory_.path()));
   // Of an earlier attempt that this one resumes.
   WEFT_RETURN_IF_ERROR(options_.os->RemoveAll(directory_.File(kFailureFile)));
-  WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
+  // A run that is resumed keeps its own until this job has proved to fit.
+  const bool fresh = options_.resume.empty();
+  if (fresh) WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
   result_.inflate_seconds =
       prepared_->train_data.inflate_seconds +
       (prepared_->eval_data ? prepared_->eval_data->inflate_seconds : 0);
-  WEFT_RETURN_IF_ERROR(plan::SavePlan(*options_.os, directory_.File("plan.pb"),
-                                      prepared_->programs.plans.at("train")));
+  if (fresh) WEFT_RETURN_IF_ERROR(SavePlan());
   state_ =
       std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
   Describe();
   WEFT_RETURN_IF_ERROR(StartSession());
   WEFT_RETURN_IF_ERROR(StartState());
+  if (!fresh) {
+    WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
+    WEFT_RETURN_IF_ERROR(SavePlan());
+  }
   WEFT_ASSIGN_OR_RETURN(
       auto metrics,
       MetricsLog::Open(*options_.os, directory_.File("metrics.jsonl"), step_));
@@ -98,6 +103,11 @@ absl::Status TrainingRun::ExecuteSteps() {
   }
   WEFT_RETURN_IF_ERROR(TrainLoop());
   return WriteTrace();
+}
+
+absl::Status TrainingRun::SavePlan() {
+  return plan::SavePlan(*options_.os, directory_.File("plan.pb"),
+                        prepared_->programs.plans.at("train"));
 }
 
 void TrainingRun::Describe() {
@@ -360,7 +370,7 @@ checkpoint::TrainState TrainingRun::State() const {
 // A failed save leaves the older checkpoints and the run as they are; only the
 // last one's failure is the run's.
 absl::Status TrainingRun::SaveCheckpoint(bool last) {
-  if (last && step_ == saved_step_ && step_ > 0) return save_error_;
+  if (last && step_ == saved_step_) return save_error_;
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());

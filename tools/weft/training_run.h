@@ -66,6 +66,7 @@ class TrainingRun {
 
  private:
   absl::Status ExecuteSteps();
+  absl::Status SavePlan();
   absl::Status StartSession();
   absl::Status LoadPrograms();
   absl::Status StartState();
@@ -96,9 +97,10 @@ class TrainingRun {
   std::unique_ptr<runtime::TraceLog> trace_;
   std::unique_ptr<observe::Progress> progress_;
   std::unique_ptr<runtime::Session> session_;
-  uint64_t step_ = 0;        // updates done, at rest
-  uint64_t saved_step_ = 0;  // of the last good checkpoint
-  absl::Status save_error_;  // of the last save, where it failed
+  uint64_t step_ = 0;  // updates done, at rest
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  uint64_t saved_step_ = kNever;  // of the last good checkpoint
+  absl::Status save_error_;       // of the last save, where it failed
   // The history that a resumed run continues has step_'s evaluation already.
   bool evaluated_ = false;
   EvalSums sums_;
