@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,8 +35,13 @@ int OpenForOutput(const std::string& path) {
 [[noreturn]] void Exec(const std::string& program,
                        const std::vector<std::string>& args,
                        const std::vector<std::string>& environment,
-                       const std::string& directory, int out, int err) {
+                       const std::string& directory, uint64_t max_file_bytes,
+                       int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (max_file_bytes > 0) {
+    const rlimit limit = {max_file_bytes, max_file_bytes};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(125);
+  }
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& a : args)
     argv.push_back(const_cast<char*>(a.c_str()));
@@ -187,20 +193,23 @@ absl::StatusOr<TrainResult> TestJob::Train(const Sets& sets) const {
 }
 
 Process TestJob::Weft(const std::vector<std::string>& args,
-                      const Environ& environment) const {
+                      const Environ& environment,
+                      uint64_t max_file_bytes) const {
   static int count = 0;
   const std::string stem = File(absl::StrCat("process-", ++count));
-  std::vector<std::string> envp = {
-      "PATH=/usr/bin:/bin", absl::StrCat("WEFT_RUNS_DIR=", File("runs"))};
+  // The first of a name counts.
+  std::vector<std::string> envp;
   for (const auto& [name, value] : environment) {
     envp.push_back(absl::StrCat(name, "=", value));
   }
+  envp.push_back("PATH=/usr/bin:/bin");
+  envp.push_back(absl::StrCat("WEFT_RUNS_DIR=", File("runs")));
   const std::string program = RunfilePath("tools/weft/weft");
   int out = OpenForOutput(stem + ".out"), err = OpenForOutput(stem + ".err");
   EXPECT_GE(out, 0);
   EXPECT_GE(err, 0);
   const pid_t pid = fork();
-  if (pid == 0) Exec(program, args, envp, folder_, out, err);
+  if (pid == 0) Exec(program, args, envp, folder_, max_file_bytes, out, err);
   EXPECT_GT(pid, 0);
   close(out);
   close(err);

@@ -101,9 +101,11 @@ class TestJob {
   absl::StatusOr<TrainResult> Train(const Sets& sets = {}) const;
 
   // Starts the weft command with exactly this environment besides PATH, the
-  // folder as the current directory and WEFT_RUNS_DIR in it.
+  // folder as the current directory and WEFT_RUNS_DIR in it. No file that it
+  // writes may grow beyond `max_file_bytes`: 0 is no limit.
   Process Weft(const std::vector<std::string>& args,
-               const Environ& environment = {}) const;
+               const Environ& environment = {},
+               uint64_t max_file_bytes = 0) const;
   // Run directories made below runs/, oldest first.
   std::vector<std::string> Runs() const;
 

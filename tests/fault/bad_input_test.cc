@@ -1,0 +1,603 @@
+// Input that is wrong, through the real command: each is one typed error with
+// its code and the exit code that belongs to it, and leaves nothing half-done.
+
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/base/os.h"
+#include "core/base/sha256.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plugins/host/test_plugins.h"
+#include "tests/e2e/harness.h"
+
+namespace weft::e2e {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What the user has and does. The defect is put in by `prepare`.
+struct Case {
+  std::string name;
+  std::vector<std::string> args;
+  std::string code;
+  int exit_code;
+  std::vector<std::string> texts;  // all in the message
+  std::function<void(const TestJob&)> prepare = {};
+  Environ environment = {};
+};
+
+std::vector<std::string> Train(const Sets& sets = {}) {
+  std::vector<std::string> args = {"train", "job.txtpb", "--quiet"};
+  for (const std::string& set : sets) {
+    args.push_back("--set");
+    args.push_back(set);
+  }
+  return args;
+}
+
+std::string Gzip(const std::string& bytes) {
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, 0), Z_OK);
+  std::string out(deflateBound(&stream, bytes.size()) + 32, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = bytes.size();
+  stream.next_out = reinterpret_cast<Bytef*>(&out[0]);
+  stream.avail_out = out.size();
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// An error must not leave a part of anything behind.
+void ExpectNothingHalfWritten(const std::string& folder) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    EXPECT_THAT(name, Not(EndsWith(".tmp"))) << entry.path();
+    EXPECT_THAT(name, Not(HasSubstr(".tmp-"))) << entry.path();
+    EXPECT_NE(name.substr(0, 5), "core.") << entry.path();
+  }
+}
+
+void Check(const std::string& group, const std::string& model,
+           const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    TestJob job(group, model);
+    if (c.prepare) c.prepare(job);
+    Ended end = job.Weft(c.args, c.environment).Wait();
+    EXPECT_EQ(end.signal, 0);
+    EXPECT_EQ(end.exit_code, c.exit_code);
+    EXPECT_THAT(end.err, HasSubstr("weft: error " + c.code + ": "));
+    EXPECT_THAT(end.err, HasSubstr("docs/errors/" + c.code + ".md"));
+    for (const std::string& text : c.texts) {
+      EXPECT_THAT(end.err, HasSubstr(text));
+    }
+    ExpectNothingHalfWritten(job.folder());
+    for (const std::string& run : job.Runs()) {
+      EXPECT_TRUE(ListNames(JoinPath(run, "ckpt")).empty()) << run;
+      EXPECT_THAT(ReadText(JoinPath(run, "errors/rank_00000.json")),
+                  HasSubstr("\"" + c.code + "\""));
+    }
+  }
+}
+
+// Replaces the file `name` of the data set by `change` of it.
+std::function<void(const TestJob&)> Change(
+    const std::string& name,
+    const std::function<std::string(std::string)>& change) {
+  return [=](const TestJob& job) {
+    WriteText(job.File(name), change(ReadText(job.File(name))));
+  };
+}
+
+TEST(BadInputTest, Data) {
+  auto remove = [](const std::string& name) {
+    return [=](const TestJob& job) {
+      ASSERT_TRUE(RealOs().RemoveAll(job.File(name)).ok());
+    };
+  };
+  const std::string images = "train-images", labels = "train-labels";
+  Check(
+      "data", Mlp(),
+      {
+          {"missing",
+           Train(),
+           "WEFT-5001",
+           6,
+           {images, "No such file"},
+           remove(images)},
+          {"missing labels of the evaluation",
+           Train(),
+           "WEFT-5001",
+           6,
+           {"test-labels", "No such file"},
+           remove("test-labels")},
+          {"a directory",
+           Train(),
+           "WEFT-5001",
+           6,
+           {images},
+           [=](const TestJob& job) {
+             ASSERT_TRUE(RealOs().RemoveAll(job.File(images)).ok());
+             ASSERT_TRUE(RealOs().MakeDirectories(job.File(images)).ok());
+           }},
+          {"empty",
+           Train(),
+           "WEFT-5002",
+           6,
+           {images, "0 bytes"},
+           Change(images, [](const std::string&) { return ""; })},
+          {"truncated",
+           Train(),
+           "WEFT-5002",
+           6,
+           {images, "[200,8,8]"},
+           Change(images,
+                  [](const std::string& s) { return s.substr(0, 5000); })},
+          {"truncated header",
+           Train(),
+           "WEFT-5002",
+           6,
+           {images, "header"},
+           Change(images, [](const std::string& s) { return s.substr(0, 9); })},
+          {"truncated gzip",
+           Train(),
+           "WEFT-5002",
+           6,
+           {images, "ends early"},
+           Change(
+               images,
+               [](const std::string& s) { return Gzip(s).substr(0, 3000); })},
+          {"damaged gzip",
+           Train(),
+           "WEFT-5002",
+           6,
+           {images, "damaged"},
+           Change(images,
+                  [](const std::string& s) {
+                    std::string zip = Gzip(s);
+                    for (size_t i = 40; i < 60; ++i) zip[i] ^= 0x55;
+                    return zip;
+                  })},
+          {"garbage",
+           Train(),
+           "WEFT-5003",
+           6,
+           {images, "IDX"},
+           Change(images,
+                  [](const std::string&) { return std::string(999, 'x'); })},
+          {"wrong magic",
+           Train(),
+           "WEFT-5003",
+           6,
+           {images, "0x00000d03"},
+           Change(images,
+                  [](std::string s) {
+                    s[2] = 0x0d;
+                    return s;
+                  })},
+          {"a size beyond all memory",
+           Train(),
+           "WEFT-5002",
+           6,
+           {images},
+           Change(images,
+                  [](std::string s) {
+                    s.replace(4, 12, std::string(12, '\xff'));
+                    return s;
+                  })},
+          {"images as labels",
+           Train({"data.train.idx.labels=train-images"}),
+           "WEFT-5003",
+           6,
+           {images}},
+          {"labels of another set",
+           Train({"data.train.idx.labels=test-labels"}),
+           "WEFT-5003",
+           6,
+           {"200", "103"}},
+          {"label out of range",
+           Train({"model.builtin.args.classes=3"}),
+           "WEFT-5004",
+           6,
+           {labels, "is 3", "3 classes"}},
+          {"batch larger than the data",
+           Train({"batch_size=208"}),
+           "WEFT-1006",
+           2,
+           {"208", "200", images}},
+          {"other images in the evaluation",
+           Train(),
+           "WEFT-5003",
+           6,
+           {"[8,8]", "[7,7]"},
+           [](const TestJob& job) {
+             WriteImages(job.File("test-images"), job.File("test-labels"),
+                         {50, 4, 7, 1});
+           }},
+      });
+}
+
+// The model as the command prints it, with one defect.
+TEST(BadInputTest, GraphText) {
+  TestJob printer("printer", Mlp());
+  Ended shown = printer.Weft({"plan", "show", "job.txtpb", "--graph"}).Wait();
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  auto with = [&](std::vector<std::pair<std::string, std::string>> changes) {
+    return [=](const TestJob& job) {
+      std::string text = shown.out;
+      for (const auto& [from, to] : changes) {
+        ASSERT_NE(text.find(from), std::string::npos) << from;
+        text.replace(text.find(from), from.size(), to);
+      }
+      WriteText(job.File("model.graph"), text);
+    };
+  };
+  Check("graph", R"(graph_text { path: "model.graph" })",
+        {
+            {"missing", Train(), "WEFT-2013", 3, {"model.graph", "No such"}},
+            {"unknown op",
+             Train(),
+             "WEFT-2001",
+             3,
+             {"model.graph", "'relu1'", "'Rellu'", "did you mean 'Relu'"},
+             with({{"= Relu(", "= Rellu("}})},
+            {"unknown attribute",
+             Train(),
+             "WEFT-2002",
+             3,
+             {"'fc1'", "'transC'", "did you mean 'transA'"},
+             with({{"transB: 1", "transC: 1"}})},
+            {"bad attribute",
+             Train(),
+             "WEFT-2003",
+             3,
+             {"'fc1'", "transB"},
+             with({{"transB: 1", "transB: 7"}})},
+            {"shape mismatch",
+             Train(),
+             "WEFT-2004",
+             3,
+             // The node, both shapes and where they came from.
+             {"'fc1' (Gemm)", "[16,64]", "[12,63]",
+              "'fc1/weight' (weft.Variable) f32[12,63]",
+              "'flatten' (Flatten) f32[16,64]"},
+             with({{"[12, 64]", "[12, 63]"}, {"f32[12,64]", "f32[12,63]"}})},
+            {"syntax",
+             Train(),
+             "WEFT-2008",
+             3,
+             {"model.graph: 6:"},
+             with({{"Gemm(", "Gemm(("}})},
+            {"no logits",
+             Train(),
+             "WEFT-2007",
+             3,
+             {"logits"},
+             with({{"\"logits\"", "\"logit\""}})},
+            {"too few inputs",
+             Train(),
+             "WEFT-2006",
+             3,
+             {"'relu1'"},
+             with({{"Relu(%fc1)", "Relu()"}})},
+            {"another batch",
+             Train({"batch_size=32"}),
+             "WEFT-2004",
+             3,
+             {"'image'", "f32[16,8,8]", "32 samples"},
+             with({})},
+            {"other images",
+             Train(),
+             "WEFT-2004",
+             3,
+             {"'image'", "f32[16,4,16]", "f32[16,8,8]"},
+             with({{"[16, 8, 8]", "[16, 4, 16]"},
+                   {"f32[16,8,8]", "f32[16,4,16]"}})},
+        });
+}
+
+TEST(BadInputTest, JobAndCommandLine) {
+  auto job_line = [](const std::string& line) {
+    return [=](const TestJob& job) {
+      WriteText(job.path(), ReadText(job.path()) + line + "\n");
+    };
+  };
+  Check("job", Mlp(),
+        {
+            {"missing job",
+             {"train", "none.txtpb"},
+             "WEFT-1004",
+             2,
+             {"none.txtpb", "No such file"}},
+            {"unknown field",
+             Train(),
+             "WEFT-1002",
+             2,
+             {"job.txtpb:13:", "'epoch'", "did you mean 'epochs'"},
+             job_line("epoch: 3")},
+            {"unknown field of a part",
+             Train({"optimizer.sgd.momentun=0.5"}),
+             "WEFT-1002",
+             2,
+             {"momentun", "did you mean 'momentum'"}},
+            {"not a number",
+             Train({"epochs=three"}),
+             "WEFT-1005",
+             2,
+             {"epochs=three"}},
+            {"contradiction",
+             Train({"steps=5"}),
+             "WEFT-1004",
+             2,
+             {"epochs (3)", "steps (5)"}},
+            {"unknown model",
+             Train({"model.builtin.name=lennet"}),
+             "WEFT-2013",
+             3,
+             {"'lennet'", "did you mean 'lenet'"}},
+            {"unknown argument",
+             Train({"model.builtin.args.hiden=3"}),
+             "WEFT-1005",
+             2,
+             {"'hiden'", "did you mean 'hidden'"}},
+            {"unknown flag",
+             {"train", "job.txtpb", "--quite"},
+             "WEFT-1001",
+             2,
+             {"--quite", "did you mean '--quiet'"}},
+            {"unknown command",
+             {"trian", "job.txtpb"},
+             "WEFT-1001",
+             2,
+             {"trian", "did you mean 'train'"}},
+            {"unknown variable",
+             Train(),
+             "WEFT-1003",
+             2,
+             {"WEFT_SEDE", "did you mean 'WEFT_SEED'"},
+             {},
+             {{"WEFT_SEDE", "1"}}},
+            {"bad variable",
+             Train(),
+             "WEFT-1005",
+             2,
+             {"WEFT_SEED", "x"},
+             {},
+             {{"WEFT_SEED", "x"}}},
+            {"run directory below a file",
+             Train(),
+             "WEFT-1007",
+             2,
+             {"job.txtpb/below"},
+             {},
+             {{"WEFT_RUNS_DIR", "job.txtpb/below"}}},
+        });
+}
+
+// The first step is good, then the loss is not.
+TEST(BadInputTest, ALossThatIsNotFinite) {
+  TestJob job("nan", Mlp());
+  Ended end = job.Weft(Train({"optimizer.schedule.constant.base=1e30",
+                              "checkpoint.every_steps=1"}))
+                  .Wait();
+  EXPECT_EQ(end.exit_code, 7);
+  EXPECT_THAT(end.err, HasSubstr("weft: error WEFT-6001: "));
+  EXPECT_THAT(end.err, HasSubstr("at step 2"));
+  ASSERT_EQ(job.Runs().size(), 1u);
+  // What was good stays, nothing came after it.
+  const std::vector<std::string> saved = {"latest", "step_00000001"};
+  EXPECT_EQ(ListNames(JoinPath(job.Runs()[0], "ckpt")), saved);
+  EXPECT_EQ(job.Weft({"ckpt", "verify", job.Runs()[0]}).Wait().exit_code, 0);
+  ExpectNothingHalfWritten(job.folder());
+  // The guard can be switched off.
+  Ended on = job.Weft(Train({"optimizer.schedule.constant.base=1e30",
+                             "guards.stop_on_nan=false"}))
+                 .Wait();
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+}
+
+// A directory of plugins with a copy of the simulated device in it.
+struct PluginCopy {
+  explicit PluginCopy(const TestJob& job) : dir(job.File("plugins")) {
+    EXPECT_TRUE(RealOs().MakeDirectories(dir).ok());
+    chmod(job.folder().c_str(), 0755);
+    chmod(dir.c_str(), 0755);
+    so = ReadText(RunfilePath("devices/sim/libweft_sim.so"));
+    manifest = ReadText(RunfilePath("devices/sim/sim.weftplugin.txtpb"));
+  }
+  // With the manifest that belongs to what `so` now is.
+  void Write(mode_t mode = 0644) {
+    const size_t at = manifest.find("sha256: \"") + 9;
+    WriteRaw(std::string(manifest).replace(at, 64, Sha256Hex(so)), mode);
+  }
+  void WriteRaw(const std::string& text, mode_t mode = 0644) {
+    WriteText(JoinPath(dir, "libweft_sim.so"), so);
+    WriteText(JoinPath(dir, "sim.weftplugin.txtpb"), text);
+    chmod(JoinPath(dir, "libweft_sim.so").c_str(), mode);
+  }
+  // Field 0 of the note in the file: the ABI that it was made for.
+  void SetAbiMajor(char major) {
+    const std::string note("\5\0\0\0\24\0\0\0\1\0\0\0WEFT\0\0\0\0", 20);
+    ASSERT_NE(so.find(note), std::string::npos);
+    so[so.find(note) + note.size()] = major;
+  }
+
+  std::string dir, so, manifest;
+};
+
+TEST(BadInputTest, Plugins) {
+  auto sim = [](const std::string& device = "sim:0") {
+    return Train({"devices=" + device});
+  };
+  auto install = [](const std::function<void(PluginCopy*)>& write) {
+    return [=](const TestJob& job) {
+      PluginCopy copy(job);
+      write(&copy);
+    };
+  };
+  const std::string folder = TestJob("plugin", Mlp()).folder();
+  const Environ here = {{"WEFT_PLUGIN_PATH", folder + "/plugins"}};
+  Check(
+      "plugin", Mlp(),
+      {
+          {"not found",
+           sim("toaster"),
+           "WEFT-4001",
+           5,
+           {"'toaster'", "libweft_toaster.so"}},
+          {"no such device", sim("sim:9"), "WEFT-4006", 5, {"sim", "9"}},
+          {"bad name", sim(":0"), "WEFT-1005", 2, {"':0'"}},
+          {"unknown option", sim("sim:0?teir=T0"), "WEFT-4007", 5, {"'teir'"}},
+          {"relative path",
+           sim(),
+           "WEFT-4002",
+           5,
+           {"not absolute"},
+           {},
+           {{"WEFT_PLUGIN_PATH", "plugins"}}},
+          {"world-writable",
+           sim(),
+           "WEFT-4002",
+           5,
+           {"libweft_sim.so", "0666"},
+           install([](PluginCopy* p) { p->Write(0666); }),
+           here},
+          {"truncated",
+           sim(),
+           "WEFT-4003",
+           5,
+           {"libweft_sim.so", "truncated"},
+           install([](PluginCopy* p) {
+             p->so.resize(p->so.size() / 2);
+             p->Write();
+           }),
+           here},
+          {"not a plugin",
+           sim(),
+           "WEFT-4003",
+           5,
+           {"libweft_sim.so", "ELF"},
+           install([](PluginCopy* p) {
+             p->so = std::string(5000, 'x');
+             p->Write();
+           }),
+           here},
+          {"wrong ABI",
+           sim(),
+           "WEFT-4004",
+           5,
+           {"libweft_sim.so", "ABI 2."},
+           install([](PluginCopy* p) {
+             p->SetAbiMajor(2);
+             p->Write();
+           }),
+           here},
+          {"not the file of the manifest",
+           sim(),
+           "WEFT-4005",
+           5,
+           {"sha256"},
+           install([](PluginCopy* p) {
+             p->so += "x";
+             p->WriteRaw(p->manifest);
+           }),
+           here},
+      });
+  // The same copy without a defect works.
+  TestJob job("plugin", Mlp());
+  PluginCopy(job).Write();
+  Ended good = job.Weft(sim(), here).Wait();
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+}
+
+TEST(BadInputTest, Checkpoints) {
+  TestJob job("checkpoints", Mlp());
+  Ended trained =
+      job.Weft(Train({"epochs=1", "checkpoint.every_steps=5"})).Wait();
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string run = job.Runs()[0];
+  const std::string newest = JoinPath(run, "ckpt/step_00000013");
+  const std::string older = JoinPath(run, "ckpt/step_00000010");
+  struct Defect {
+    std::string name;
+    std::string file;
+    std::function<std::string(std::string)> change;
+    std::string text;
+  };
+  auto flip = [](std::string s) {
+    s[s.size() / 2] ^= 1;
+    return s;
+  };
+  auto cut = [](const std::string& s) { return s.substr(0, s.size() - 9); };
+  for (const Defect& d : std::vector<Defect>{
+           {"a bit", "model.safetensors", flip, "SHA-256"},
+           {"a bit of the optimizer", "optim.safetensors", flip, "SHA-256"},
+           {"sums", "CHECKSUMS", cut, "CHECKSUMS"},
+           {"no sums", "CHECKSUMS", [](auto) { return ""; }, "CHECKSUMS"}}) {
+    SCOPED_TRACE(d.name);
+    const std::string file = JoinPath(newest, d.file);
+    const std::string good = ReadText(file);
+    WriteText(file, d.change(good));
+    for (const std::vector<std::string>& args :
+         std::vector<std::vector<std::string>>{{"eval", run},
+                                               {"train", "--resume", run},
+                                               {"ckpt", "verify", run}}) {
+      Ended end = job.Weft(args).Wait();
+      EXPECT_EQ(end.exit_code, 6) << args[0];
+      EXPECT_EQ(end.signal, 0);
+      EXPECT_THAT(end.err, HasSubstr("WEFT-5006")) << args[0];
+      EXPECT_THAT(end.err + end.out, HasSubstr(d.text));
+      EXPECT_THAT(end.err + end.out, HasSubstr(newest));
+    }
+    // The one before it is still there and good.
+    EXPECT_EQ(job.Weft({"eval", older}).Wait().exit_code, 0);
+    WriteText(file, good);
+  }
+  EXPECT_EQ(job.Weft({"ckpt", "verify", run}).Wait().exit_code, 0);
+  Ended missing = job.Weft({"eval", "nowhere"}).Wait();
+  EXPECT_EQ(missing.exit_code, 6);
+  EXPECT_THAT(missing.err, HasSubstr("WEFT-5005"));
+  Ended foreign =
+      job.Weft({"eval", run, "--set", "model.builtin.args.hidden=12,9"}).Wait();
+  EXPECT_EQ(foreign.exit_code, 6);
+  EXPECT_THAT(foreign.err, HasSubstr("WEFT-5007"));
+  EXPECT_THAT(foreign.err, HasSubstr("'fc2/weight' f32[8,12]"));
+  ExpectNothingHalfWritten(job.folder());
+}
+
+// The system refuses to let a file grow: the plan, or else the checkpoint.
+TEST(BadInputTest, FilesThatMayNotGrow) {
+  const Sets wide = {"model.builtin.args.hidden=600", "steps=6", "epochs=0",
+                     "checkpoint.every_steps=2"};
+  for (uint64_t limit : {1000, 100000}) {
+    SCOPED_TRACE(limit);
+    TestJob job("limit", Mlp());
+    Ended end = job.Weft(Train(wide), {}, limit).Wait();
+    EXPECT_EQ(end.signal, 0);
+    EXPECT_EQ(end.exit_code, 6);
+    EXPECT_THAT(end.err, HasSubstr("weft: error WEFT-5008: "));
+    ASSERT_EQ(job.Runs().size(), 1u);
+    EXPECT_TRUE(ListNames(JoinPath(job.Runs()[0], "ckpt")).empty());
+    if (limit > 1000) {
+      EXPECT_THAT(end.err, HasSubstr("training goes on"));
+      EXPECT_THAT(MetricsOf(job.Runs()[0]), HasSubstr("{\"step\":6,"));
+    }
+    ExpectNothingHalfWritten(job.folder());
+  }
+}
+
+}  // namespace
+}  // namespace weft::e2e
