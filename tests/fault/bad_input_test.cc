@@ -102,13 +102,15 @@ std::function<void(const TestJob&)> Change(
   };
 }
 
-TEST(BadInputTest, Data) {
+constexpr char kImages[] = "train-images";
+
+TEST(BadInputTest, DataThatIsNotWhole) {
   auto remove = [](const std::string& name) {
     return [=](const TestJob& job) {
       ASSERT_TRUE(RealOs().RemoveAll(job.File(name)).ok());
     };
   };
-  const std::string images = "train-images", labels = "train-labels";
+  const std::string images = kImages;
   Check(
       "data", Mlp(),
       {
@@ -171,63 +173,70 @@ TEST(BadInputTest, Data) {
                     for (size_t i = 40; i < 60; ++i) zip[i] ^= 0x55;
                     return zip;
                   })},
-          {"garbage",
-           Train(),
-           "WEFT-5003",
-           6,
-           {images, "IDX"},
-           Change(images,
-                  [](const std::string&) { return std::string(999, 'x'); })},
-          {"wrong magic",
-           Train(),
-           "WEFT-5003",
-           6,
-           {images, "0x00000d03"},
-           Change(images,
-                  [](std::string s) {
-                    s[2] = 0x0d;
-                    return s;
-                  })},
-          {"a size beyond all memory",
-           Train(),
-           "WEFT-5002",
-           6,
-           {images},
-           Change(images,
-                  [](std::string s) {
-                    s.replace(4, 12, std::string(12, '\xff'));
-                    return s;
-                  })},
-          {"images as labels",
-           Train({"data.train.idx.labels=train-images"}),
-           "WEFT-5003",
-           6,
-           {images}},
-          {"labels of another set",
-           Train({"data.train.idx.labels=test-labels"}),
-           "WEFT-5003",
-           6,
-           {"200", "103"}},
-          {"label out of range",
-           Train({"model.builtin.args.classes=3"}),
-           "WEFT-5004",
-           6,
-           {labels, "is 3", "3 classes"}},
-          {"batch larger than the data",
-           Train({"batch_size=208"}),
-           "WEFT-1006",
-           2,
-           {"208", "200", images}},
-          {"other images in the evaluation",
-           Train(),
-           "WEFT-5003",
-           6,
-           {"[8,8]", "[7,7]"},
-           [](const TestJob& job) {
-             WriteImages(job.File("test-images"), job.File("test-labels"),
-                         {50, 4, 7, 1});
-           }},
       });
+}
+
+TEST(BadInputTest, DataThatDoesNotFit) {
+  const std::string images = kImages;
+  Check("data", Mlp(),
+        {
+            {"garbage",
+             Train(),
+             "WEFT-5003",
+             6,
+             {images, "IDX"},
+             Change(images,
+                    [](const std::string&) { return std::string(999, 'x'); })},
+            {"wrong magic",
+             Train(),
+             "WEFT-5003",
+             6,
+             {images, "0x00000d03"},
+             Change(images,
+                    [](std::string s) {
+                      s[2] = 0x0d;
+                      return s;
+                    })},
+            {"a size beyond all memory",
+             Train(),
+             "WEFT-5002",
+             6,
+             {images},
+             Change(images,
+                    [](std::string s) {
+                      s.replace(4, 12, std::string(12, '\xff'));
+                      return s;
+                    })},
+            {"images as labels",
+             Train({"data.train.idx.labels=train-images"}),
+             "WEFT-5003",
+             6,
+             {images}},
+            {"labels of another set",
+             Train({"data.train.idx.labels=test-labels"}),
+             "WEFT-5003",
+             6,
+             {"200", "103"}},
+            {"label out of range",
+             Train({"model.builtin.args.classes=3"}),
+             "WEFT-5004",
+             6,
+             {"train-labels", "is 3", "3 classes"}},
+            {"batch larger than the data",
+             Train({"batch_size=208"}),
+             "WEFT-1006",
+             2,
+             {"208", "200", images}},
+            {"other images in the evaluation",
+             Train(),
+             "WEFT-5003",
+             6,
+             {"[8,8]", "[7,7]"},
+             [](const TestJob& job) {
+               WriteImages(job.File("test-images"), job.File("test-labels"),
+                           {50, 4, 7, 1});
+             }},
+        });
 }
 
 // The model as the command prints it, with one defect.
