@@ -115,137 +115,133 @@ TEST(ActorSpecTest, TakesTheStreamsOfOneWorker) {
 
 struct BadCase {
   const char* what;
-  std::function<void(Plan*)> change;
+  void (*change)(Plan*);
   const char* message;
 };
 
+constexpr BadCase kBadCases[] = {
+    {"device of stream", [](Plan* p) { p->mutable_streams(0)->set_device(7); },
+     "device of stream 'io' [0] is 7"},
+    {"worker", [](Plan* p) { p->mutable_streams(0)->set_worker(2); },
+     "worker of stream 'io' [0] is 2"},
+    {"alignment", [](Plan* p) { p->mutable_devices(0)->set_alignment(3); },
+     "alignment 3"},
+    {"no device", [](Plan* p) { p->clear_devices(); }, "no device"},
+    {"order", [](Plan* p) { p->mutable_streams(1)->add_order(99); },
+     "is 99, but there are only"},
+    {"order count", [](Plan* p) { p->mutable_streams(1)->add_order(2); },
+     "5 times in its stream's order"},
+    {"order of another stream",
+     [](Plan* p) { p->mutable_streams(1)->set_order(0, 0); },
+     "order of another stream"},
+    {"order without order",
+     [](Plan* p) { p->mutable_streams(0)->add_order(0); },
+     "is not ordered, but has an order"},
+    {"arena", [](Plan* p) { p->mutable_registers(0)->set_arena(44); }, "44"},
+    {"copies", [](Plan* p) { p->mutable_registers(0)->set_copies(0); },
+     "0 copies"},
+    {"outside of arena",
+     [](Plan* p) { p->mutable_registers(0)->set_offset(1 << 20); },
+     "lie outside"},
+    {"bytes overflow",
+     [](Plan* p) { p->mutable_registers(0)->set_bytes(~uint64_t{0}); },
+     "bytes"},
+    {"tensor outside",
+     [](Plan* p) {
+       p->mutable_registers(0)->mutable_tensors(0)->set_offset(4);
+     },
+     "tensor 0 of register"},
+    {"dims",
+     [](Plan* p) {
+       p->mutable_registers(0)->mutable_tensors(0)->set_dims(0, -1);
+     },
+     "tensor 0"},
+    {"dtype",
+     [](Plan* p) {
+       p->mutable_registers(0)->mutable_tensors(0)->set_dtype(88);
+     },
+     "unknown dtype 88"},
+    {"alias index", [](Plan* p) { p->mutable_registers(1)->set_alias_of(99); },
+     "is 98, but there are only"},
+    {"alias cycle", [](Plan* p) { p->mutable_registers(1)->set_alias_of(2); },
+     "aliases itself"},
+    {"alias copies", [](Plan* p) { p->mutable_registers(1)->set_copies(7); },
+     "not whole slices"},
+    {"alias outside",
+     [](Plan* p) { p->mutable_registers(1)->set_alias_offset(1024); },
+     "lie outside"},
+    {"alias port",
+     [](Plan* p) {
+       p->mutable_tasks(2)->mutable_inputs(0)->set_aliased(false);
+     },
+     "its port says not aliased"},
+    {"overlay",
+     [](Plan* p) {
+       p->mutable_arenas(1)->set_bytes(128);
+       p->mutable_registers(4)->set_offset(64);
+     },
+     "same single copy"},
+    {"state elsewhere",
+     [](Plan* p) { p->mutable_registers(0)->set_state("w"); },
+     "which is no variable"},
+    {"no producer", [](Plan* p) { p->mutable_tasks(0)->clear_outputs(); },
+     "is given by no task"},
+    {"two producers",
+     [](Plan* p) { p->mutable_tasks(4)->add_outputs()->set_register_(0); },
+     "is given by task 'x'"},
+    {"register",
+     [](Plan* p) { p->mutable_tasks(2)->mutable_inputs(0)->set_register_(77); },
+     "is 77"},
+    {"stream", [](Plan* p) { p->mutable_tasks(2)->set_stream(9); }, "is 9"},
+    {"acts", [](Plan* p) { p->mutable_tasks(2)->set_acts_per_period(0); },
+     "acts 0 times"},
+    {"pattern",
+     [](Plan* p) {
+       p->mutable_tasks(2)->mutable_inputs(0)->mutable_pattern()->set_acts(
+           "\3\1\2");
+     },
+     "do not divide"},
+    {"binding", [](Plan* p) { p->mutable_tasks(0)->clear_binding(); },
+     "bound to nothing"},
+    {"kernel",
+     [](Plan* p) { p->mutable_tasks(2)->mutable_ops(0)->set_kernel(9); },
+     "kernel of 'relu'"},
+    {"operand",
+     [](Plan* p) {
+       p->mutable_tasks(2)->mutable_ops(0)->mutable_inputs(0)->set_index(3);
+     },
+     "input of operand 0 of 'relu'"},
+    {"operand tensor",
+     [](Plan* p) {
+       p->mutable_tasks(2)->mutable_ops(0)->mutable_inputs(0)->set_tensor(3);
+     },
+     "tensor of operand 0"},
+    {"operand missing",
+     [](Plan* p) { p->mutable_tasks(2)->mutable_ops(0)->clear_inputs(); },
+     "0 operands"},
+    {"scratch without arena",
+     [](Plan* p) {
+       p->mutable_tasks(2)->mutable_ops(0)->mutable_inputs(0)->set_where(
+           Operand::SCRATCH);
+     },
+     "lie outside of 0 bytes"},
+    {"op", [](Plan* p) { p->mutable_kernels(0)->set_op(60000); }, "unknown op"},
+    {"constant",
+     [](Plan* p) {
+       Constant* c = p->add_constants();
+       c->set_dtype(1);
+       c->add_dims(2);
+       c->set_data("123");
+     },
+     "has 3 bytes, its shape 8"},
+    {"private", [](Plan* p) { p->mutable_tasks(2)->set_private_bytes(8); },
+     "lie outside"},
+};
+
 TEST(ValidateTest, RefusesWhatIsNotWellFormed) {
-  const BadCase kCases[] = {
-      {"device of stream",
-       [](Plan* p) { p->mutable_streams(0)->set_device(7); },
-       "device of stream 'io' [0] is 7"},
-      {"worker", [](Plan* p) { p->mutable_streams(0)->set_worker(2); },
-       "worker of stream 'io' [0] is 2"},
-      {"alignment", [](Plan* p) { p->mutable_devices(0)->set_alignment(3); },
-       "alignment 3"},
-      {"no device", [](Plan* p) { p->clear_devices(); }, "no device"},
-      {"order", [](Plan* p) { p->mutable_streams(1)->add_order(99); },
-       "is 99, but there are only"},
-      {"order count", [](Plan* p) { p->mutable_streams(1)->add_order(2); },
-       "5 times in its stream's order"},
-      {"order of another stream",
-       [](Plan* p) { p->mutable_streams(1)->set_order(0, 0); },
-       "order of another stream"},
-      {"order without order",
-       [](Plan* p) { p->mutable_streams(0)->add_order(0); },
-       "is not ordered, but has an order"},
-      {"arena", [](Plan* p) { p->mutable_registers(0)->set_arena(44); }, "44"},
-      {"copies", [](Plan* p) { p->mutable_registers(0)->set_copies(0); },
-       "0 copies"},
-      {"outside of arena",
-       [](Plan* p) { p->mutable_registers(0)->set_offset(1 << 20); },
-       "lie outside"},
-      {"bytes overflow",
-       [](Plan* p) { p->mutable_registers(0)->set_bytes(~uint64_t{0}); },
-       "bytes"},
-      {"tensor outside",
-       [](Plan* p) {
-         p->mutable_registers(0)->mutable_tensors(0)->set_offset(4);
-       },
-       "tensor 0 of register"},
-      {"dims",
-       [](Plan* p) {
-         p->mutable_registers(0)->mutable_tensors(0)->set_dims(0, -1);
-       },
-       "tensor 0"},
-      {"dtype",
-       [](Plan* p) {
-         p->mutable_registers(0)->mutable_tensors(0)->set_dtype(88);
-       },
-       "unknown dtype 88"},
-      {"alias index",
-       [](Plan* p) { p->mutable_registers(1)->set_alias_of(99); },
-       "is 98, but there are only"},
-      {"alias cycle", [](Plan* p) { p->mutable_registers(1)->set_alias_of(2); },
-       "aliases itself"},
-      {"alias copies", [](Plan* p) { p->mutable_registers(1)->set_copies(7); },
-       "not whole slices"},
-      {"alias outside",
-       [](Plan* p) { p->mutable_registers(1)->set_alias_offset(1024); },
-       "lie outside"},
-      {"alias port",
-       [](Plan* p) {
-         p->mutable_tasks(2)->mutable_inputs(0)->set_aliased(false);
-       },
-       "its port says not aliased"},
-      {"overlay",
-       [](Plan* p) {
-         p->mutable_arenas(1)->set_bytes(128);
-         p->mutable_registers(4)->set_offset(64);
-       },
-       "same single copy"},
-      {"state elsewhere",
-       [](Plan* p) { p->mutable_registers(0)->set_state("w"); },
-       "which is no variable"},
-      {"no producer", [](Plan* p) { p->mutable_tasks(0)->clear_outputs(); },
-       "is given by no task"},
-      {"two producers",
-       [](Plan* p) { p->mutable_tasks(4)->add_outputs()->set_register_(0); },
-       "is given by task 'x'"},
-      {"register",
-       [](Plan* p) {
-         p->mutable_tasks(2)->mutable_inputs(0)->set_register_(77);
-       },
-       "is 77"},
-      {"stream", [](Plan* p) { p->mutable_tasks(2)->set_stream(9); }, "is 9"},
-      {"acts", [](Plan* p) { p->mutable_tasks(2)->set_acts_per_period(0); },
-       "acts 0 times"},
-      {"pattern",
-       [](Plan* p) {
-         p->mutable_tasks(2)->mutable_inputs(0)->mutable_pattern()->set_acts(
-             "\3\1\2");
-       },
-       "do not divide"},
-      {"binding", [](Plan* p) { p->mutable_tasks(0)->clear_binding(); },
-       "bound to nothing"},
-      {"kernel",
-       [](Plan* p) { p->mutable_tasks(2)->mutable_ops(0)->set_kernel(9); },
-       "kernel of 'relu'"},
-      {"operand",
-       [](Plan* p) {
-         p->mutable_tasks(2)->mutable_ops(0)->mutable_inputs(0)->set_index(3);
-       },
-       "input of operand 0 of 'relu'"},
-      {"operand tensor",
-       [](Plan* p) {
-         p->mutable_tasks(2)->mutable_ops(0)->mutable_inputs(0)->set_tensor(3);
-       },
-       "tensor of operand 0"},
-      {"operand missing",
-       [](Plan* p) { p->mutable_tasks(2)->mutable_ops(0)->clear_inputs(); },
-       "0 operands"},
-      {"scratch without arena",
-       [](Plan* p) {
-         p->mutable_tasks(2)->mutable_ops(0)->mutable_inputs(0)->set_where(
-             Operand::SCRATCH);
-       },
-       "lie outside of 0 bytes"},
-      {"op", [](Plan* p) { p->mutable_kernels(0)->set_op(60000); },
-       "unknown op"},
-      {"constant",
-       [](Plan* p) {
-         Constant* c = p->add_constants();
-         c->set_dtype(1);
-         c->add_dims(2);
-         c->set_data("123");
-       },
-       "has 3 bytes, its shape 8"},
-      {"private", [](Plan* p) { p->mutable_tasks(2)->set_private_bytes(8); },
-       "lie outside"},
-  };
   const Plan good = Small().Build();
   ASSERT_EQ(Validate(good), absl::OkStatus());
-  for (const BadCase& c : kCases) {
+  for (const BadCase& c : kBadCases) {
     Plan bad = good;
     c.change(&bad);
     absl::Status status = Validate(bad);

@@ -10,9 +10,7 @@
 #include "core/actor/message.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
-#include "core/ops/schema.h"
-#include "core/types/dtype.h"
-#include "core/types/shape.h"
+#include "core/plan/validate_ops.h"
 
 namespace weft::plan {
 
@@ -23,14 +21,8 @@ constexpr int kMaxStreams = 1 << actor::ActorId::kStreamBits;
 constexpr int kMaxTasks = 1 << actor::ActorId::kIndexBits;
 constexpr uint32_t kMaxCopies = 65534;
 constexpr uint32_t kMaxActs = 65535;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 48;
 // Patterns of a period are unrolled by the checks: bound the work.
 constexpr uint64_t kMaxActsOfPeriod = uint64_t{1} << 24;
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return MakeError(ErrorCode::kBadPlan, absl::StrCat(args...));
-}
 
 class Validator {
  public:
@@ -48,12 +40,7 @@ class Validator {
       WEFT_RETURN_IF_ERROR(CheckAlias(r));
       WEFT_RETURN_IF_ERROR(CheckOverlay(r));
     }
-    for (int k = 0; k < plan_.kernels_size(); ++k) {
-      WEFT_RETURN_IF_ERROR(CheckKernel(k));
-    }
-    for (int c = 0; c < plan_.constants_size(); ++c) {
-      WEFT_RETURN_IF_ERROR(CheckConstant(c));
-    }
+    WEFT_RETURN_IF_ERROR(ValidateKernels(plan_));
     for (int t = 0; t < plan_.tasks_size(); ++t) {
       WEFT_RETURN_IF_ERROR(CheckPorts(t));
     }
@@ -63,38 +50,12 @@ class Validator {
     for (int t = 0; t < plan_.tasks_size(); ++t) {
       WEFT_RETURN_IF_ERROR(CheckAliasPorts(t));
       WEFT_RETURN_IF_ERROR(CheckKindRules(t));
-      WEFT_RETURN_IF_ERROR(CheckOps(t));
+      WEFT_RETURN_IF_ERROR(ValidateOps(plan_, t, placed_));
     }
     return absl::OkStatus();
   }
 
  private:
-  std::string TaskName(int t) const {
-    return absl::StrCat("task '", plan_.tasks(t).name(), "' [", t, "]");
-  }
-  std::string RegisterName(int r) const {
-    const Register& reg = plan_.registers(r);
-    return absl::StrCat(
-        "register [", r, "]",
-        reg.tensors_size() == 0
-            ? ""
-            : absl::StrCat(" of '", reg.tensors(0).value(), "'"));
-  }
-
-  // `what` names the reference; `index` must be below `size`.
-  static absl::Status In(const std::string& what, uint64_t index, int size) {
-    if (index < static_cast<uint64_t>(size)) return absl::OkStatus();
-    return Bad(what, " is ", index, ", but there are only ", size);
-  }
-
-  // [offset, offset + bytes) within `size` bytes.
-  static absl::Status Fits(const std::string& what, uint64_t offset,
-                           uint64_t bytes, uint64_t size) {
-    if (bytes <= size && offset <= size - bytes) return absl::OkStatus();
-    return Bad(what, ": bytes ", offset, " to ", offset, " + ", bytes,
-               " lie outside of ", size, " bytes");
-  }
-
   absl::Status CheckSizes() const {
     if (plan_.devices_size() == 0) return Bad("the plan has no device");
     if (plan_.streams_size() > kMaxStreams) {
@@ -186,26 +147,9 @@ class Validator {
     return absl::OkStatus();
   }
 
-  // A dtype of 0 is legal where `optional`.
-  static absl::Status CheckTensor(const std::string& what,
-                                  const TensorDesc& tensor, bool optional) {
-    const auto dtype = static_cast<DType>(tensor.dtype());
-    if (DTypeSize(dtype) == 0) {
-      if (optional && tensor.dtype() == 0) return absl::OkStatus();
-      return Bad(what, " has unknown dtype ", tensor.dtype());
-    }
-    absl::StatusOr<Shape> shape = Shape::Create(tensor.dims());
-    if (!shape.ok()) return Bad(what, ": ", shape.status().message());
-    const uint64_t count = shape->num_elements();
-    if (count > kMaxBytes / DTypeSize(dtype)) {
-      return Bad(what, " has ", count, " elements");
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status CheckRegister(int r) const {
     const Register& reg = plan_.registers(r);
-    const std::string name = RegisterName(r);
+    const std::string name = RegisterName(plan_, r);
     if (reg.copies() == 0 || reg.copies() > kMaxCopies) {
       return Bad(name, " has ", reg.copies(), " copies; 1 to ", kMaxCopies,
                  " are possible");
@@ -229,7 +173,7 @@ class Validator {
   absl::Status CheckAlias(int r) const {
     const Register& reg = plan_.registers(r);
     if (reg.alias_of() == 0) return absl::OkStatus();
-    const std::string name = RegisterName(r);
+    const std::string name = RegisterName(plan_, r);
     WEFT_RETURN_IF_ERROR(In(absl::StrCat("what ", name, " aliases"),
                             reg.alias_of() - 1, plan_.registers_size()));
     uint32_t at = r;
@@ -260,7 +204,7 @@ class Validator {
   absl::Status CheckOverlay(int r) const {
     const Register& reg = plan_.registers(r);
     if (reg.overlay_of() == 0) return absl::OkStatus();
-    const std::string name = RegisterName(r);
+    const std::string name = RegisterName(plan_, r);
     WEFT_RETURN_IF_ERROR(In(absl::StrCat("what ", name, " overlays"),
                             reg.overlay_of() - 1, plan_.registers_size()));
     const Register& other = plan_.registers(reg.overlay_of() - 1);
@@ -276,55 +220,9 @@ class Validator {
     return absl::OkStatus();
   }
 
-  absl::Status CheckKernel(int k) const {
-    const Kernel& kernel = plan_.kernels(k);
-    const std::string name = absl::StrCat("kernel [", k, "]");
-    WEFT_RETURN_IF_ERROR(In(absl::StrCat("device of ", name), kernel.device(),
-                            plan_.devices_size()));
-    if (OpName(static_cast<OpId>(kernel.op())).empty()) {
-      return Bad(name, " has unknown op ", kernel.op());
-    }
-    for (const TensorDesc& tensor : kernel.inputs()) {
-      WEFT_RETURN_IF_ERROR(
-          CheckTensor(absl::StrCat("an operand of ", name), tensor, true));
-    }
-    for (const TensorDesc& tensor : kernel.outputs()) {
-      WEFT_RETURN_IF_ERROR(
-          CheckTensor(absl::StrCat("a result of ", name), tensor, true));
-    }
-    for (const Attribute& attribute : kernel.attributes()) {
-      if (attribute.value_case() == Attribute::VALUE_NOT_SET) {
-        return Bad("attribute '", attribute.name(), "' of ", name,
-                   " has no value");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckConstant(int c) const {
-    const Constant& constant = plan_.constants(c);
-    const std::string name = absl::StrCat("constant [", c, "]");
-    WEFT_RETURN_IF_ERROR(In(absl::StrCat("device of ", name), constant.device(),
-                            plan_.devices_size()));
-    const TensorDesc tensor = ToDesc(constant);
-    WEFT_RETURN_IF_ERROR(CheckTensor(name, tensor, false));
-    if (TensorBytes(tensor) != constant.data().size()) {
-      return Bad(name, " has ", constant.data().size(), " bytes, its shape ",
-                 TensorBytes(tensor));
-    }
-    return absl::OkStatus();
-  }
-
-  static TensorDesc ToDesc(const Constant& constant) {
-    TensorDesc tensor;
-    tensor.set_dtype(constant.dtype());
-    *tensor.mutable_dims() = constant.dims();
-    return tensor;
-  }
-
   absl::Status CheckPorts(int t) {
     const Task& task = plan_.tasks(t);
-    const std::string name = TaskName(t);
+    const std::string name = TaskName(plan_, t);
     if (!Task::Kind_IsValid(task.kind())) {
       return Bad(name, " has unknown kind ", static_cast<int>(task.kind()));
     }
@@ -344,8 +242,8 @@ class Validator {
                               out.register_(), plan_.registers_size()));
       int& producer = producer_[out.register_()];
       if (producer >= 0) {
-        return Bad(RegisterName(out.register_()), " is given by ",
-                   TaskName(producer), " and by ", name);
+        return Bad(RegisterName(plan_, out.register_()), " is given by ",
+                   TaskName(plan_, producer), " and by ", name);
       }
       producer = t;
     }
@@ -354,18 +252,19 @@ class Validator {
 
   absl::Status CheckProducer(int r) {
     producer_.resize(plan_.registers_size(), -1);
-    if (producer_[r] < 0) return Bad(RegisterName(r), " is given by no task");
+    if (producer_[r] < 0)
+      return Bad(RegisterName(plan_, r), " is given by no task");
     const Register& reg = plan_.registers(r);
     const Task& task = plan_.tasks(producer_[r]);
     if (!reg.state().empty() && task.kind() != Task::VARIABLE) {
-      return Bad(RegisterName(r), " is state '", reg.state(),
-                 "', but is given by ", TaskName(producer_[r]),
+      return Bad(RegisterName(plan_, r), " is state '", reg.state(),
+                 "', but is given by ", TaskName(plan_, producer_[r]),
                  ", which is no variable");
     }
     if (reg.overlay_of() != 0 &&
         producer_[reg.overlay_of() - 1] != producer_[r]) {
-      return Bad(RegisterName(r), " overlays a register of ",
-                 TaskName(producer_[reg.overlay_of() - 1]));
+      return Bad(RegisterName(plan_, r), " overlays a register of ",
+                 TaskName(plan_, producer_[reg.overlay_of() - 1]));
     }
     return absl::OkStatus();
   }
@@ -376,8 +275,8 @@ class Validator {
     const Task& task = plan_.tasks(t);
     for (const InputPort& in : task.inputs()) {
       if (producer_[in.register_()] == t) {
-        return Bad(TaskName(t), " reads its own ",
-                   RegisterName(in.register_()));
+        return Bad(TaskName(plan_, t), " reads its own ",
+                   RegisterName(plan_, in.register_()));
       }
       bool found = false;
       for (const OutputPort& out : task.outputs()) {
@@ -385,8 +284,8 @@ class Validator {
         found |= reg.alias_of() == in.register_() + 1;
       }
       if (found != in.aliased()) {
-        return Bad(TaskName(t), found ? " has" : " has no", " alias of ",
-                   RegisterName(in.register_()), ", but its port says ",
+        return Bad(TaskName(plan_, t), found ? " has" : " has no", " alias of ",
+                   RegisterName(plan_, in.register_()), ", but its port says ",
                    in.aliased() ? "aliased" : "not aliased");
       }
     }
@@ -397,8 +296,9 @@ class Validator {
         return in.register_() == alias_of - 1;
       };
       if (std::none_of(task.inputs().begin(), task.inputs().end(), reads)) {
-        return Bad(TaskName(t), " gives an alias of ",
-                   RegisterName(alias_of - 1), ", which it does not read");
+        return Bad(TaskName(plan_, t), " gives an alias of ",
+                   RegisterName(plan_, alias_of - 1),
+                   ", which it does not read");
       }
     }
     return absl::OkStatus();
@@ -406,11 +306,11 @@ class Validator {
 
   absl::Status CheckKindRules(int t) const {
     const Task& task = plan_.tasks(t);
-    const std::string name = TaskName(t);
+    const std::string name = TaskName(plan_, t);
     if (placed_ && task.private_bytes() != 0) {
       WEFT_RETURN_IF_ERROR(
           Fits(name, task.private_offset(), task.private_bytes(),
-               PrivateBytes(plan_.streams(task.stream()).device())));
+               PrivateBytes(plan_, plan_.streams(task.stream()).device())));
     }
     switch (task.kind()) {
       case Task::SOURCE:
@@ -487,142 +387,6 @@ class Validator {
                  task.private_bytes());
     }
     return absl::OkStatus();
-  }
-
-  uint64_t ScratchBytes(uint32_t stream) const {
-    for (const Arena& arena : plan_.arenas()) {
-      if (arena.kind() == Arena::SCRATCH && arena.stream() == stream) {
-        return arena.bytes();
-      }
-    }
-    return 0;
-  }
-
-  uint64_t PrivateBytes(uint32_t device) const {
-    for (const Arena& arena : plan_.arenas()) {
-      if (arena.kind() == Arena::PRIVATE && arena.device() == device) {
-        return arena.bytes();
-      }
-    }
-    return 0;
-  }
-
-  absl::Status CheckOps(int t) const {
-    const Task& task = plan_.tasks(t);
-    const uint32_t device = plan_.streams(task.stream()).device();
-    for (const Op& op : task.ops()) {
-      const std::string what =
-          absl::StrCat("'", op.node(), "' in ", TaskName(t));
-      WEFT_RETURN_IF_ERROR(In(absl::StrCat("kernel of ", what), op.kernel(),
-                              plan_.kernels_size()));
-      const Kernel& kernel = plan_.kernels(op.kernel());
-      if (kernel.device() != device) {
-        return Bad(what, " runs on device ", device, ", its kernel is of ",
-                   kernel.device());
-      }
-      // The run-time places the operands of a tree sum itself.
-      if (task.kind() == Task::ACCUMULATE) continue;
-      if (op.inputs_size() != kernel.inputs_size() ||
-          op.outputs_size() != kernel.outputs_size()) {
-        return Bad(what, " has ", op.inputs_size(), " operands and ",
-                   op.outputs_size(), " results, its kernel ",
-                   kernel.inputs_size(), " and ", kernel.outputs_size());
-      }
-      for (int k = 0; k < op.inputs_size(); ++k) {
-        WEFT_RETURN_IF_ERROR(
-            CheckOperand(t, absl::StrCat("operand ", k, " of ", what),
-                         op.inputs(k), kernel.inputs(k), /*result=*/false));
-      }
-      for (int k = 0; k < op.outputs_size(); ++k) {
-        WEFT_RETURN_IF_ERROR(
-            CheckOperand(t, absl::StrCat("result ", k, " of ", what),
-                         op.outputs(k), kernel.outputs(k), /*result=*/true));
-      }
-      WEFT_RETURN_IF_ERROR(CheckWorkspace(t, what, op, kernel));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckWorkspace(int t, const std::string& what, const Op& op,
-                              const Kernel& kernel) const {
-    const Operand& space = op.workspace();
-    if (space.where() == Operand::ABSENT) {
-      if (kernel.workspace_bytes() == 0) return absl::OkStatus();
-      return Bad(what, " has no workspace, its kernel needs ",
-                 kernel.workspace_bytes(), " bytes");
-    }
-    return CheckPlace(t, absl::StrCat("workspace of ", what), space,
-                      kernel.workspace_bytes());
-  }
-
-  // An operand without a tensor of its own: scratch or private bytes.
-  absl::Status CheckPlace(int t, const std::string& what, const Operand& at,
-                          uint64_t bytes) const {
-    const uint32_t stream = plan_.tasks(t).stream();
-    uint64_t size = 0;
-    if (at.where() == Operand::SCRATCH) {
-      size = ScratchBytes(stream);
-    } else if (at.where() == Operand::PRIVATE) {
-      size = PrivateBytes(plan_.streams(stream).device());
-    } else {
-      return Bad(what, " is neither scratch nor private");
-    }
-    if (!placed_) return absl::OkStatus();
-    return Fits(what, at.offset(), bytes, size);
-  }
-
-  absl::Status CheckOperand(int t, const std::string& what, const Operand& at,
-                            const TensorDesc& desc, bool result) const {
-    const Task& task = plan_.tasks(t);
-    if (at.where() == Operand::ABSENT || desc.dtype() == 0) {
-      if ((at.where() == Operand::ABSENT) == (desc.dtype() == 0)) {
-        return absl::OkStatus();
-      }
-      return Bad(what, " is ",
-                 desc.dtype() == 0 ? "there, its kernel has none"
-                                   : "absent, its kernel has one");
-    }
-    switch (at.where()) {
-      case Operand::INPUT:
-        WEFT_RETURN_IF_ERROR(In(absl::StrCat("input of ", what), at.index(),
-                                task.inputs_size()));
-        return CheckTensorOf(what, task.inputs(at.index()).register_(), at,
-                             desc);
-      case Operand::OUTPUT:
-        WEFT_RETURN_IF_ERROR(In(absl::StrCat("output of ", what), at.index(),
-                                task.outputs_size()));
-        return CheckTensorOf(what, task.outputs(at.index()).register_(), at,
-                             desc);
-      case Operand::CONSTANT: {
-        if (result) return Bad(what, " is written to a constant");
-        WEFT_RETURN_IF_ERROR(In(absl::StrCat("constant of ", what), at.index(),
-                                plan_.constants_size()));
-        return CheckSame(what, ToDesc(plan_.constants(at.index())), desc);
-      }
-      default:
-        return CheckPlace(t, what, at, TensorBytes(desc));
-    }
-  }
-
-  absl::Status CheckTensorOf(const std::string& what, uint32_t r,
-                             const Operand& at, const TensorDesc& desc) const {
-    const Register& reg = plan_.registers(r);
-    WEFT_RETURN_IF_ERROR(
-        In(absl::StrCat("tensor of ", what), at.tensor(), reg.tensors_size()));
-    return CheckSame(what, reg.tensors(at.tensor()), desc);
-  }
-
-  static absl::Status CheckSame(const std::string& what,
-                                const TensorDesc& given,
-                                const TensorDesc& wanted) {
-    if (given.dtype() == wanted.dtype() &&
-        TensorBytes(given) == TensorBytes(wanted)) {
-      return absl::OkStatus();
-    }
-    return Bad(what, " is ", DTypeName(static_cast<DType>(given.dtype())),
-               " of ", TensorBytes(given), " bytes, its kernel wants ",
-               DTypeName(static_cast<DType>(wanted.dtype())), " of ",
-               TensorBytes(wanted));
   }
 
   const Plan& plan_;
