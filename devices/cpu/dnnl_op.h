@@ -6,8 +6,9 @@
 // Threads: oneDNN is built on OpenMP, where the number of threads is a property
 // of the calling thread. OneThread sets it to 1 for the calling thread while a
 // primitive is made or run, and puts the old value back: the primitive then
-// runs in the thread that launched the kernel and in no other, so the order of
-// every sum is fixed by the shapes and two launches never share a pool.
+// runs in the thread that called and in no other, so the order of every sum is
+// fixed by the shapes. A kernel that wants more threads cuts its work into
+// blocks and calls once for each (parallel.h).
 //
 //   DnnlOp op;
 //   op.SetPrimitive(pd, [pd] { return dnnl::matmul(pd); });
@@ -19,7 +20,8 @@
 //
 // Threading: Run is thread-safe after Prepare. A launch takes a context (memory
 // objects, whose addresses it sets) from a list under a lock that is held for a
-// few instructions, and makes a new one where all are in use.
+// few instructions, and makes a new one where all are in use. Prepare makes one
+// for each thread of the host's budget.
 #ifndef WEFT_DEVICES_CPU_DNNL_OP_H_
 #define WEFT_DEVICES_CPU_DNNL_OP_H_
 

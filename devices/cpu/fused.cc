@@ -8,6 +8,7 @@
 // Operand codes: v < inputs: that input; v >= inputs: the result of instruction
 // v - inputs; v < 0: constants[-1 - v].
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "devices/cpu/parallel.h"
@@ -30,7 +31,12 @@ void Loop1(T* z, const T* a, const T*, const T*, int64_t n) {
 template <class T, class O>
 void Loop2(T* z, const T* a, const T* b, const T*, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = static_cast<T>(O::template Apply<T>(a[i], b[i]));
+    const auto result = O::template Apply<T>(a[i], b[i]);
+    if constexpr (std::is_same_v<decltype(result), const bool>) {
+      z[i] = result ? T(1) : T(0);  // a cast of bool is not vectorised
+    } else {
+      z[i] = result;
+    }
   }
 }
 template <class T>

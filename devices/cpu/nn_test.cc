@@ -123,6 +123,7 @@ TEST(Pool, ForwardAndGradients) {
   };
   const std::vector<Case> cases = {
       {{2, 3, 8, 8}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 0},
+      {{2, 3, 9, 23}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 0},
       {{2, 2, 7, 9}, {3, 2}, {2, 1}, {1, 0, 1, 1}, 0},
       {{1, 2, 7, 7}, {3, 3}, {2, 2}, {1, 1, 0, 1}, 1},
       {{1, 1, 6, 6}, {3, 3}, {2, 2}, {0, 0, 0, 0}, 1},
@@ -159,6 +160,14 @@ TEST(Pool, ForwardAndGradients) {
                           {{"kernel_shape", Ints{2, 2}}},
                           {values.Special(DType::kF32, {1, 2, 9, 9})}},
                          Numerics::kExact);
+  // NaN is above all numbers in the windows side by side, too.
+  for (DType dtype : kWide) {
+    ExpectMatchesReference(
+        {"MaxPool",
+         {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}},
+         {values.Special(dtype, {1, 4, 10, 30})}},
+        Numerics::kExact);
+  }
 }
 
 TEST(Norm, BatchNormalization) {

@@ -4,6 +4,7 @@
 // count_include_pad; what a last window of ceil_mode overhangs beyond the
 // padding never counts.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "devices/cpu/parallel.h"
@@ -60,63 +61,135 @@ void ForEachWindow(const Window& w, int64_t plane, F f) {
   }
 }
 
-// Windows of 2 x 2 that tile the image: the usual pool, and loops that are
-// vectorised.
+// Windows of 2 x 2 side by side, the usual pool. A last row or column of the
+// image may be left over.
 bool TilesByTwo(const Window& w) {
   for (int d = 0; d < 2; ++d) {
     if (w.kernel[d] != 2 || w.stride[d] != 2 || w.pad_begin[d] != 0 ||
-        w.pad_end[d] != 0 || w.image[d] != 2 * w.out[d]) {
+        w.pad_end[d] != 0 || w.image[d] / 2 != w.out[d]) {
       return false;
     }
   }
   return true;
 }
 
-// True if y, the later one, takes the maximum from x: it is larger, or the
-// first NaN.
+// Two vectors of neighbouring elements as even and odd ones, and back.
+// Compilers do not find these loops by themselves.
 template <class T>
-bool Beats(T y, T x) {
-  return !(y <= x) & (x == x);
+struct Pairs;
+template <>
+struct Pairs<float> {
+  using V = float __attribute__((vector_size(16)));
+  static V Even(V x, V y) { return __builtin_shufflevector(x, y, 0, 2, 4, 6); }
+  static V Odd(V x, V y) { return __builtin_shufflevector(x, y, 1, 3, 5, 7); }
+  static V Low(V x, V y) { return __builtin_shufflevector(x, y, 0, 4, 1, 5); }
+  static V High(V x, V y) { return __builtin_shufflevector(x, y, 2, 6, 3, 7); }
+};
+template <>
+struct Pairs<double> {
+  using V = double __attribute__((vector_size(16)));
+  static V Even(V x, V y) { return __builtin_shufflevector(x, y, 0, 2); }
+  static V Odd(V x, V y) { return __builtin_shufflevector(x, y, 1, 3); }
+  static V Low(V x, V y) { return __builtin_shufflevector(x, y, 0, 2); }
+  static V High(V x, V y) { return __builtin_shufflevector(x, y, 1, 3); }
+};
+template <class V, class T>
+V Load(const T* from) {
+  V v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
 }
-template <class T>
-T FirstMax(T x, T y) {
-  return Beats(y, x) ? y : x;
+template <class V, class T>
+void Store(V v, T* to) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+// For V, a number or a vector of them: whether x stays the maximum when the
+// later y comes. It gives way to a larger one, or to the first NaN.
+template <class V>
+auto Stays(V x, V y) {
+  return (y <= x) | (x != x);
+}
+template <class V>
+V FirstMax(V x, V y) {
+  return Stays(x, y) ? x : y;
+}
+
+// Of a window (a b / c d), the gradient g goes to the first maximum.
+template <class V>
+void Share(V g, V* a, V* b, V* c, V* d) {
+  const V zero{};
+  const auto left = Stays(*a, *b), left_below = Stays(*c, *d);
+  const V upper = left ? *a : *b, lower = left_below ? *c : *d;
+  const auto above = Stays(upper, lower);
+  const V up = above ? g : zero, down = above ? zero : g;
+  *a = left ? up : zero;
+  *b = left ? zero : up;
+  *c = left_below ? down : zero;
+  *d = left_below ? zero : down;
 }
 
 template <class T>
 void MaxOfTiles(const Window& w, const T* x, T* y) {
+  using P = Pairs<T>;
+  using V = typename P::V;
+  constexpr int64_t kWidth = sizeof(V) / sizeof(T);
+  auto half = [](const T* p) {
+    const V low = Load<V>(p), high = Load<V>(p + kWidth);
+    return FirstMax(P::Even(low, high), P::Odd(low, high));
+  };
   for (int64_t oh = 0; oh < w.out[0]; ++oh) {
     const T* top = x + 2 * oh * w.image[1];
     const T* bottom = top + w.image[1];
-    T* row = y + oh * w.out[1];
-    for (int64_t o = 0; o < w.out[1]; ++o) {
-      row[o] = FirstMax(FirstMax(top[2 * o], top[2 * o + 1]),
-                        FirstMax(bottom[2 * o], bottom[2 * o + 1]));
+    T* to = y + oh * w.out[1];
+    int64_t o = 0;
+    for (; o + kWidth <= w.out[1]; o += kWidth) {
+      Store(FirstMax(half(top + 2 * o), half(bottom + 2 * o)), to + o);
+    }
+    for (; o < w.out[1]; ++o) {
+      to[o] = FirstMax(FirstMax(top[2 * o], top[2 * o + 1]),
+                       FirstMax(bottom[2 * o], bottom[2 * o + 1]));
     }
   }
 }
 
 template <class T>
 void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
+  using P = Pairs<T>;
+  using V = typename P::V;
+  constexpr int64_t kWidth = sizeof(V) / sizeof(T);
   for (int64_t oh = 0; oh < w.out[0]; ++oh) {
     const T* top = x + 2 * oh * w.image[1];
     const T* bottom = top + w.image[1];
     const T* from = dy + oh * w.out[1];
     T* to_top = dx + 2 * oh * w.image[1];
     T* to_bottom = to_top + w.image[1];
-    for (int64_t o = 0; o < w.out[1]; ++o) {
-      const T a = top[2 * o], b = top[2 * o + 1];
-      const T c = bottom[2 * o], d = bottom[2 * o + 1];
-      const T g = from[o];
-      const T upper = FirstMax(a, b), lower = FirstMax(c, d);
-      // The share of each row, then of each element of it.
-      const T up = Beats(lower, upper) ? T(0) : g;
-      const T down = Beats(lower, upper) ? g : T(0);
-      to_top[2 * o] = Beats(b, a) ? T(0) : up;
-      to_top[2 * o + 1] = Beats(b, a) ? up : T(0);
-      to_bottom[2 * o] = Beats(d, c) ? T(0) : down;
-      to_bottom[2 * o + 1] = Beats(d, c) ? down : T(0);
+    int64_t o = 0;
+    for (; o + kWidth <= w.out[1]; o += kWidth) {
+      const V t0 = Load<V>(top + 2 * o), t1 = Load<V>(top + 2 * o + kWidth);
+      const V b0 = Load<V>(bottom + 2 * o);
+      const V b1 = Load<V>(bottom + 2 * o + kWidth);
+      V a = P::Even(t0, t1), b = P::Odd(t0, t1);
+      V c = P::Even(b0, b1), d = P::Odd(b0, b1);
+      Share(Load<V>(from + o), &a, &b, &c, &d);
+      Store(P::Low(a, b), to_top + 2 * o);
+      Store(P::High(a, b), to_top + 2 * o + kWidth);
+      Store(P::Low(c, d), to_bottom + 2 * o);
+      Store(P::High(c, d), to_bottom + 2 * o + kWidth);
     }
+    for (; o < w.out[1]; ++o) {
+      T a = top[2 * o], b = top[2 * o + 1];
+      T c = bottom[2 * o], d = bottom[2 * o + 1];
+      Share(from[o], &a, &b, &c, &d);
+      to_top[2 * o] = a;
+      to_top[2 * o + 1] = b;
+      to_bottom[2 * o] = c;
+      to_bottom[2 * o + 1] = d;
+    }
+    if (w.image[1] % 2 != 0) to_top[2 * o] = to_bottom[2 * o] = T(0);
+  }
+  if (w.image[0] % 2 != 0) {
+    std::fill_n(dx + (w.image[0] - 1) * w.image[1], w.image[1], T(0));
   }
 }
 
