@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/graph/text.h"
 
@@ -16,10 +14,10 @@ namespace weft {
 namespace {
 
 std::string Quote(absl::string_view text) {
-  return absl::StrCat("\"", absl::CHexEscape(text), "\"");
+  return ToString(Attr(std::string(text)));
 }
 
-// The shortest decimal that reads back as the same bits.
+// A finite value as the shortest decimal that reads back as the same bits.
 template <typename T>
 std::string Decimal(T value) {
   char buffer[64];
@@ -29,16 +27,7 @@ std::string Decimal(T value) {
   return text;
 }
 
-std::string DoubleText(double value) {
-  if (std::isnan(value)) {
-    uint64_t bits;
-    std::memcpy(&bits, &value, sizeof(bits));
-    if (bits == 0x7ff8000000000000) return "nan";
-    return absl::StrFormat("nan(0x%x)", bits);
-  }
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  return Decimal(value);
-}
+std::string DoubleText(double value) { return ToString(Attr(value)); }
 
 // An element as its dtype prints it shortest; bytes are compared afterwards.
 std::string ElementText(const Literal& tensor, int64_t i, double as_double) {
@@ -98,37 +87,9 @@ std::string TensorText(const Literal& tensor, int max_listed) {
                       absl::Base64Escape(tensor.bytes()), "\")");
 }
 
-template <typename T, typename F>
-std::string List(const std::vector<T>& items, F text) {
-  return absl::StrCat("[",
-                      absl::StrJoin(items, ", ",
-                                    [&](std::string* out, const T& item) {
-                                      absl::StrAppend(out, text(item));
-                                    }),
-                      "]");
-}
-
 std::string AttrText(const Attr& attr, int max_listed) {
-  switch (attr.kind()) {
-    case AttrKind::kInt:
-      return absl::StrCat(attr.i());
-    case AttrKind::kFloat:
-      return DoubleText(attr.f());
-    case AttrKind::kString:
-      return Quote(attr.s());
-    case AttrKind::kInts:
-      return List(attr.ints(), [](int64_t v) { return absl::StrCat(v); });
-    case AttrKind::kFloats:
-      return List(attr.floats(), DoubleText);
-    case AttrKind::kStrings:
-      return List(attr.strings(),
-                  [](const std::string& s) { return Quote(s); });
-    case AttrKind::kDType:
-      return std::string(DTypeName(attr.dtype()));
-    case AttrKind::kTensor:
-      return TensorText(attr.tensor(), max_listed);
-  }
-  return "";
+  if (attr.kind() != AttrKind::kTensor) return ToString(attr);
+  return TensorText(attr.tensor(), max_listed);
 }
 
 bool IsPlainName(absl::string_view name) {

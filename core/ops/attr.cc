@@ -1,8 +1,8 @@
 #include "core/ops/attr.h"
 
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <limits>
+#include <cstring>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -12,22 +12,26 @@
 namespace weft {
 namespace {
 
-// The shortest decimal that reads back as the same double, always recognisable
-// as a float: "1.0", "0.1", "1e-05", "inf", "nan".
+// The shortest decimal that reads back as the same bits, always recognisable as
+// a float: "1.0", "0.1", "1e-05", "inf". NaNs other than the usual keep their
+// bits.
 std::string FloatText(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::string text;
-  for (int precision : {6, 9, 15, 16, 17}) {
-    text = absl::StrFormat("%.*g", precision, value);
-    if (std::strtod(text.c_str(), nullptr) == value) break;
+  if (std::isnan(value)) {
+    uint64_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    if (bits == 0x7ff8000000000000) return "nan";
+    return absl::StrFormat("nan(0x%x)", bits);
   }
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[64];
+  auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  std::string text(buffer, result.ptr);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
 }
 
 std::string StringText(absl::string_view value) {
-  return absl::StrCat("\"", absl::CEscape(value), "\"");
+  return absl::StrCat("\"", absl::CHexEscape(value), "\"");
 }
 
 // "f32[2]{1.0, 2.0}".
