@@ -258,7 +258,9 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
               oracle,
               options,
               spec.micro_batches,
-              static_cast<int>(job.runtime().register_copies())};
+              static_cast<int>(job.runtime().register_copies() != 0
+                                   ? job.runtime().register_copies()
+                                   : job.data().prefetch())};
   std::vector<const Graph*> layout_order = {&out.graphs.at("train")};
   for (auto& [program, graph] : out.graphs) {
     WEFT_RETURN_IF_ERROR(RunPasses(build, program, job.seed(), &graph));

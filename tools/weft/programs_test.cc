@@ -1,5 +1,6 @@
 #include "tools/weft/programs.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -82,6 +83,20 @@ TEST(ProgramsTest, LaunchOrderSeedGivesAnotherLegalPlan) {
   };
   EXPECT_EQ(hash(0), hash(0));
   EXPECT_NE(hash(0), hash(1));
+}
+
+TEST(ProgramsTest, PrefetchIsCopiesOfWhatIoFills) {
+  auto copies = [](const std::vector<std::string>& sets) {
+    Programs p = Build(Job(sets)).value();
+    uint32_t most = 0;
+    for (const plan::Register& r : p.plans.at("train").registers()) {
+      most = std::max(most, r.copies());
+    }
+    return most;
+  };
+  EXPECT_EQ(copies({}), 2u);
+  EXPECT_EQ(copies({"data.prefetch=5"}), 5u);
+  EXPECT_EQ(copies({"data.prefetch=5", "runtime.register_copies=3"}), 3u);
 }
 
 TEST(ProgramsTest, GraphTextModels) {
