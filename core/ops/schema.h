@@ -1,8 +1,8 @@
 // Op schemas: all that the compiler knows about a kind of computation. Each
 // gives arity, attributes with types and defaults, shape inference, gradient,
 // decomposition into primitives, effect and cost. Nothing here knows a graph:
-// gradients and decompositions build nodes through NodeEmitter, which core/graph
-// implements.
+// gradients and decompositions build nodes through NodeEmitter, which
+// core/graph implements.
 //
 // A family of ops is one file, `Register<Family>Ops(OpRegistry*)`:
 //
@@ -129,8 +129,8 @@ class NodeEmitter {
   virtual ~NodeEmitter() = default;
 
   virtual std::vector<Value> Emit(absl::string_view op,
-                                  absl::Span<const Value> inputs,
-                                  AttrMap attrs, int num_outputs) = 0;
+                                  absl::Span<const Value> inputs, AttrMap attrs,
+                                  int num_outputs) = 0;
   virtual TensorType type(Value value) const = 0;
   virtual absl::Status status() const = 0;
 

@@ -16,8 +16,8 @@
  * Ground rules
  *  1. Every struct begins with `struct_size`, set by the OWNER of the memory.
  *     The writer touches only bytes below it; the reader takes fields beyond it
- *     as zero. In an array of such structs the next element is struct_size bytes
- *     further on. Structs without a size (weft_string, weft_key_value,
+ *     as zero. In an array of such structs the next element is struct_size
+ * bytes further on. Structs without a size (weft_string, weft_key_value,
  *     weft_place, weft_section, weft_note) never change. Unknown flag bits are
  *     refused with WEFT_INVALID.
  *  2. Who allocates frees, by the paired function. No malloc crosses the line.
@@ -28,12 +28,12 @@
  *  5. No exception, signal, exit, abort or stdio crosses the line; no
  *     environment, locale, floating-point mode or affinity is changed.
  *  6. Threads: device_info from any thread; open and close are serialised by
- *     Weft; mem_*, kernel_match and kernel_open are thread-safe; a stream has one
- *     submitter at a time, while stream_poll and stream_wait may come from any
+ *     Weft; mem_*, kernel_match and kernel_open are thread-safe; a stream has
+ * one submitter at a time, while stream_poll and stream_wait may come from any
  *     thread. Threads that a plugin creates have signals masked, are named, and
  *     are joined in device_close.
- *  7. Poison, not hang: after a fault every later tick of that stream completes,
- *     and poll and wait return the error.
+ *  7. Poison, not hang: after a fault every later tick of that stream
+ * completes, and poll and wait return the error.
  *
  * Changes: docs/abi-changelog.md. Layout: plugins/abi/layout_test.cc.
  */
@@ -76,8 +76,8 @@ typedef uint32_t weft_code;
 #define WEFT_STATUS_STICKY_DEVICE 4u
 #define WEFT_STATUS_RESTART_PROCESS 8u
 
-/* Caller-owned. The callee always writes `code` (and returns it); `message` only
- * on an error. The caller does not clear it between calls. */
+/* Caller-owned. The callee always writes `code` (and returns it); `message`
+ * only on an error. The caller does not clear it between calls. */
 typedef struct weft_status {
   uint32_t struct_size;
   weft_code code;
@@ -97,8 +97,8 @@ typedef struct weft_string {
 #define WEFT_LOG_WARNING 1u
 #define WEFT_LOG_ERROR 2u
 
-/* What Weft offers a plugin. Callable from any thread of the plugin, at any time
- * between query and exit; none but parallel_for blocks. */
+/* What Weft offers a plugin. Callable from any thread of the plugin, at any
+ * time between query and exit; none but parallel_for blocks. */
 typedef struct weft_host_services {
   uint32_t struct_size;
   uint32_t reserved;
@@ -135,7 +135,8 @@ typedef struct weft_host {
 
 /* ---- Plugin and sections ------------------------------------------------ */
 
-/* Sections evolve alone. Ids 5 and up are reserved until something runs them. */
+/* Sections evolve alone. Ids 5 and up are reserved until something runs them.
+ */
 #define WEFT_SECTION_DEVICE 1u
 #define WEFT_SECTION_COMPUTE 2u
 #define WEFT_SECTION_MEM2 3u
@@ -175,7 +176,8 @@ typedef struct weft_device weft_device;
 typedef struct weft_stream weft_stream;
 typedef uint64_t weft_mem; /* 0 is never valid */
 
-#define WEFT_DEVICE_INLINE 1u /* work is done when the call returns; no ticks */
+#define WEFT_DEVICE_INLINE 1u /* work is done when the call returns; no ticks \
+                               */
 #define WEFT_DEVICE_HOST_MAPPED 2u /* mem2.host_map works on all its memory */
 
 typedef struct weft_device_info {
@@ -206,7 +208,7 @@ typedef struct weft_device_options {
 
 typedef struct weft_stream_options {
   uint32_t struct_size;
-  int32_t priority; /* higher first; 0 usual */
+  int32_t priority;      /* higher first; 0 usual */
   uint64_t notify_token; /* for host services' notify; 0 = none */
 } weft_stream_options;
 
@@ -220,8 +222,8 @@ typedef struct weft_place {
 typedef struct weft_device_api {
   uint32_t struct_size;
   uint32_t reserved;
-  /* 1. `index` counts from 0; the first invalid one gives WEFT_RANGE. Creates no
-   * device state. */
+  /* 1. `index` counts from 0; the first invalid one gives WEFT_RANGE. Creates
+   * no device state. */
   weft_code (*device_info)(uint32_t index, weft_device_info* out,
                            weft_status* status);
   /* 2, 3. Close joins all threads; WEFT_BUSY while handles are live. */
@@ -229,8 +231,8 @@ typedef struct weft_device_api {
                            weft_device** out, weft_status* status);
   weft_code (*device_close)(weft_device* device, weft_status* status);
   /* 4, 5. Zero bytes are legal. Contents are undefined. Out of memory is
-   * WEFT_OOM and changes nothing. Free is immediate (Weft waited for the ticks);
-   * an unknown or freed id is WEFT_INVALID. */
+   * WEFT_OOM and changes nothing. Free is immediate (Weft waited for the
+   * ticks); an unknown or freed id is WEFT_INVALID. */
   weft_code (*mem_alloc)(weft_device* device, uint64_t bytes, uint32_t kind,
                          uint64_t alignment, weft_mem* out,
                          weft_status* status);
@@ -240,16 +242,16 @@ typedef struct weft_device_api {
                            const weft_stream_options* options,
                            weft_stream** out, weft_status* status);
   weft_code (*stream_close)(weft_stream* stream, weft_status* status);
-  /* 8. Any direction. Bounds are checked (WEFT_RANGE); the sides may not overlap.
-   * Host memory stays valid until the tick. */
+  /* 8. Any direction. Bounds are checked (WEFT_RANGE); the sides may not
+   * overlap. Host memory stays valid until the tick. */
   weft_code (*copy)(weft_stream* stream, const weft_place* dst,
-                    const weft_place* src, uint64_t bytes,
-                    weft_status* status);
+                    const weft_place* src, uint64_t bytes, weft_status* status);
   /* 9. Names all work submitted so far; strictly increasing, first is >= 1. */
   weft_code (*stream_mark)(weft_stream* stream, uint64_t* tick,
                            weft_status* status);
-  /* 10. The last tick that is done: its data is visible to the host and to other
-   * streams. Monotone; an error of the stream is returned again and again. */
+  /* 10. The last tick that is done: its data is visible to the host and to
+   * other streams. Monotone; an error of the stream is returned again and
+   * again. */
   weft_code (*stream_poll)(weft_stream* stream, uint64_t* done,
                            weft_status* status);
   /* 11. WEFT_TIMEOUT leaves everything as it was. */
@@ -302,10 +304,10 @@ typedef struct weft_attr {
   uint32_t struct_size;
   uint32_t kind; /* WEFT_ATTR_* */
   weft_string name;
-  int64_t i;             /* INT; DTYPE */
-  double f;              /* FLOAT */
-  weft_string s;         /* STRING */
-  uint64_t count;        /* INTS, FLOATS, STRINGS */
+  int64_t i;      /* INT; DTYPE */
+  double f;       /* FLOAT */
+  weft_string s;  /* STRING */
+  uint64_t count; /* INTS, FLOATS, STRINGS */
   const int64_t* ints;
   const double* floats;
   const weft_string* strings;
@@ -336,7 +338,7 @@ typedef struct weft_match {
   uint32_t struct_size;
   uint32_t fit; /* WEFT_FIT_* */
   uint64_t workspace_bytes;
-  uint32_t host_in;  /* operands that must lie in host memory, bit i = input i */
+  uint32_t host_in; /* operands that must lie in host memory, bit i = input i */
   uint32_t host_out;
   uint32_t in_place; /* bit i: output 0 may be the memory of input i */
   uint32_t determinism;
@@ -361,8 +363,7 @@ typedef struct weft_compute_api {
   weft_code (*kernel_launch)(weft_kernel* kernel, weft_stream* stream,
                              const weft_buffer* inputs,
                              const weft_buffer* outputs,
-                             const weft_buffer* workspace,
-                             weft_status* status);
+                             const weft_buffer* workspace, weft_status* status);
   weft_code (*kernel_close)(weft_kernel* kernel, weft_status* status);
 } weft_compute_api;
 
@@ -403,8 +404,8 @@ typedef struct weft_sync2_api {
 
 /* ---- ELF note ------------------------------------------------------------ */
 
-/* Every plugin carries a note, owner "WEFT", type 1, in section ".note.weft", so
- * that Weft can refuse a file before it runs any of it. */
+/* Every plugin carries a note, owner "WEFT", type 1, in section ".note.weft",
+ * so that Weft can refuse a file before it runs any of it. */
 typedef struct weft_note {
   uint32_t abi_major;
   uint32_t abi_minor;
