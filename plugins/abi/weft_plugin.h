@@ -15,9 +15,9 @@
  *
  * Ground rules
  *  1. Every struct begins with `struct_size`, set by the OWNER of the memory.
- *     The writer touches only bytes below it; the reader takes fields beyond it
- *     as zero. In an array of such structs the next element is struct_size
- * bytes further on. Structs without a size (weft_string, weft_key_value,
+ *     The writer touches only bytes below it; the reader takes fields beyond
+ *     it as zero. In an array of such structs the next element is struct_size
+ *     bytes further on. Structs without a size (weft_string, weft_key_value,
  *     weft_place, weft_section, weft_note) never change. Unknown flag bits are
  *     refused with WEFT_INVALID.
  *  2. Who allocates frees, by the paired function. No malloc crosses the line.
@@ -29,11 +29,11 @@
  *     environment, locale, floating-point mode or affinity is changed.
  *  6. Threads: device_info from any thread; open and close are serialised by
  *     Weft; mem_*, kernel_match and kernel_open are thread-safe; a stream has
- * one submitter at a time, while stream_poll and stream_wait may come from any
- *     thread. Threads that a plugin creates have signals masked, are named, and
- *     are joined in device_close.
+ *     one submitter at a time, while stream_poll and stream_wait may come from
+ *     any thread. Threads that a plugin creates have signals masked, are
+ *     named, and are joined in device_close.
  *  7. Poison, not hang: after a fault every later tick of that stream
- * completes, and poll and wait return the error.
+ *     completes, and poll and wait return the error.
  *
  * Changes: docs/abi-changelog.md. Layout: plugins/abi/layout_test.cc.
  */
@@ -135,8 +135,7 @@ typedef struct weft_host {
 
 /* ---- Plugin and sections ------------------------------------------------ */
 
-/* Sections evolve alone. Ids 5 and up are reserved until something runs them.
- */
+/* Sections evolve alone. Ids from 5 are reserved until something runs them. */
 #define WEFT_SECTION_DEVICE 1u
 #define WEFT_SECTION_COMPUTE 2u
 #define WEFT_SECTION_MEM2 3u
@@ -176,8 +175,8 @@ typedef struct weft_device weft_device;
 typedef struct weft_stream weft_stream;
 typedef uint64_t weft_mem; /* 0 is never valid */
 
-#define WEFT_DEVICE_INLINE 1u /* work is done when the call returns; no ticks \
-                               */
+/* Work is done when the call returns: no ticks. */
+#define WEFT_DEVICE_INLINE 1u
 #define WEFT_DEVICE_HOST_MAPPED 2u /* mem2.host_map works on all its memory */
 
 typedef struct weft_device_info {
