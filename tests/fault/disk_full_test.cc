@@ -56,7 +56,7 @@ std::vector<checkpoint::Info> Checkpoints(const std::string& run) {
 
 TEST(DiskFullTest, AtEveryCall) {
   TestJob reference("reference", Mlp());
-  FaultyOs counter(RealOs());
+  FaultyOs counter(*reference.Options().os);
   TrainOptions counting = reference.Options(Short());
   counting.os = &counter;
   absl::StatusOr<TrainResult> whole = Train(counting);
@@ -70,7 +70,7 @@ TEST(DiskFullTest, AtEveryCall) {
     const bool for_ever = n % 2 == 0;
     SCOPED_TRACE(absl::StrCat("call ", n, for_ever ? " and later" : ""));
     TestJob job("full", Mlp());
-    FaultyOs os(RealOs());
+    FaultyOs os(*job.Options().os);
     os.FailAt(n, Full(), for_ever);
     TrainOptions options = job.Options(Short());
     options.os = &os;
