@@ -318,7 +318,7 @@ typedef struct weft_op_desc {
   uint32_t struct_size;
   uint32_t op; /* WEFT_OP_*: plugins/abi/weft_op_ids.h */
   uint32_t version;
-  uint32_t flags; /* WEFT_OPDESC_* */
+  uint32_t flags; /* none defined yet: 0 */
   uint64_t attr_count;
   const weft_attr* attrs;
   uint32_t input_count;
@@ -345,7 +345,11 @@ typedef struct weft_match {
 } weft_match;
 
 /* Where an operand lies at launch. `mem` of the kernel's device, or `host` for
- * operands in host_in / host_out. Dense where the description said so. */
+ * operands in host_in / host_out. Dense where the description said so. Masks
+ * cover the first 32 operands; later ones lie on the device.
+ *
+ * Updates of state (WEFT_OP_ASSIGN to WEFT_OP_ADAGRAD_UPDATE) run in place:
+ * output i is the memory of input i, whatever `in_place` said. */
 typedef weft_place weft_buffer;
 
 typedef struct weft_compute_api {

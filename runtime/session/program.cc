@@ -26,7 +26,8 @@ absl::StatusOr<Stream*> StreamPool::Get(Device* device, uint32_t worker,
 absl::StatusOr<std::unique_ptr<Program>> Program::Load(const plan::Plan& plan,
                                                        const Bindings& bindings,
                                                        uint32_t first_index,
-                                                       SessionMemory* memory) {
+                                                       SessionMemory* memory,
+                                                       bool* reserved) {
   std::unique_ptr<Program> program(new Program());
   program->plan_ = std::make_unique<plan::Plan>(plan);
   program->bindings_ = bindings;
@@ -35,6 +36,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const plan::Plan& plan,
                         plan::PlanView::Create(program->plan_.get()));
   program->view_ = std::make_unique<plan::PlanView>(std::move(view));
   WEFT_ASSIGN_OR_RETURN(program->memory_, memory->Reserve(*program->plan_));
+  *reserved = true;
   WEFT_RETURN_IF_ERROR(program->OpenKernels(*program->memory_));
   return program;
 }

@@ -57,7 +57,8 @@ class Program {
   static absl::StatusOr<std::unique_ptr<Program>> Load(const plan::Plan& plan,
                                                        const Bindings& bindings,
                                                        uint32_t first_index,
-                                                       SessionMemory* memory);
+                                                       SessionMemory* memory,
+                                                       bool* reserved);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 

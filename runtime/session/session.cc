@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/base/os.h"
 #include "core/base/status_macros.h"
 #include "glog/logging.h"
+#include "runtime/pool/cores.h"
 #include "runtime/registers/memory.h"
 #include "runtime/session/control.h"
 #include "runtime/session/program.h"
@@ -45,7 +47,7 @@ struct Session::Impl {
 uint64_t Session::Impl::SpinNs() const {
   if (options.spin_ns != SessionOptions::kAutoSpin) return options.spin_ns;
   // On one core a spinning worker only keeps the control thread waiting.
-  const size_t cores = UsableCores();
+  const size_t cores = AvailableCores(RealOs());
   return cores == 1 || threads.size() > cores ? 0 : 20'000;
 }
 
@@ -78,20 +80,31 @@ absl::Status Session::Impl::Prepare() {
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
-  if (!impl_->stuck) return;
+  if (WaitForStuckWorkers()) {
+    // Threads end first: a worker looks at its program until it has left it.
+    // Then the devices' queues: what they still do may wake a worker's word.
+    for (auto& thread : impl_->threads) thread->Join();
+    impl_->programs.clear();
+    impl_->streams.reset();
+    return;
+  }
+  LOG(ERROR) << "a worker never came back; its session is not freed";
+  for (auto& thread : impl_->threads) thread->Abandon();
+  (void)impl_.release();
+}
+
+// False where a thread still runs in there, so that its memory must stay.
+bool Session::WaitForStuckWorkers() {
+  if (!impl_->stuck) return true;
   // A worker had not come back when its run was given up. Perhaps it has now.
   const uint64_t until = NowNs() + std::max(impl_->options.drain_ns, kGraceNs);
   for (auto& thread : impl_->threads) {
     while (thread->busy() && NowNs() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    if (!thread->busy()) continue;
-    // A thread still runs in there: its memory must stay.
-    LOG(ERROR) << "a worker never came back; its session is not freed";
-    for (auto& t : impl_->threads) t->Abandon();
-    (void)impl_.release();
-    return;
+    if (thread->busy()) return false;
   }
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(
@@ -118,9 +131,15 @@ absl::Status Session::LoadProgram(const plan::Plan& plan,
         ErrorCode::kBadPlan,
         absl::StrCat("program '", plan.program(), "' is loaded already"));
   }
-  WEFT_ASSIGN_OR_RETURN(
-      std::unique_ptr<Program> program,
-      Program::Load(plan, bindings, s.next_index, s.memory.get()));
+  bool reserved = false;
+  absl::StatusOr<std::unique_ptr<Program>> loaded =
+      Program::Load(plan, bindings, s.next_index, s.memory.get(), &reserved);
+  if (!loaded.ok()) {
+    // The session's memory knows a program that there is not.
+    if (reserved) s.broken = loaded.status();
+    return loaded.status();
+  }
+  std::unique_ptr<Program> program = *std::move(loaded);
   s.next_index += static_cast<uint32_t>(plan.tasks_size());
   s.programs.emplace(plan.program(), std::move(program));
   s.prepared = false;

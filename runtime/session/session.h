@@ -99,8 +99,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Checks the plan, its bindings and that its state agrees with what other
-  // programs say. The program's name is Plan.program. Errors: kBadPlan,
-  // kDeviceNotFound, kNoKernel, kOutOfMemory, kDeviceFailed.
+  // programs say. A device that fails to open a kernel breaks the session. The
+  // program's name is Plan.program. Errors: kBadPlan, kDeviceNotFound,
+  // kNoKernel, kOutOfMemory, kDeviceFailed.
   absl::Status LoadProgram(const plan::Plan& plan, const Bindings& bindings);
 
   // Runs `periods` periods (steps) and returns how many were done: fewer only
@@ -134,6 +135,8 @@ class Session {
   Stats stats() const;
 
  private:
+  bool WaitForStuckWorkers();
+
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -14,14 +14,6 @@ constexpr uint64_t kParkNs = 10'000'000'000;
 
 }  // namespace
 
-size_t UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  int n = CPU_COUNT(&set);
-  return n > 0 ? static_cast<size_t>(n) : 1;
-}
-
 WorkerThread::WorkerThread(size_t number) {
   // Signals go to the program's own threads: the new one inherits the mask.
   sigset_t all, before;
@@ -31,14 +23,16 @@ WorkerThread::WorkerThread(size_t number) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-WorkerThread::~WorkerThread() {
+WorkerThread::~WorkerThread() { Join(); }
+
+void WorkerThread::Join() {
+  if (!thread_.joinable()) return;
   exit_.store(true);
   word_.Post();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void WorkerThread::Start(Worker* worker) {
-  busy_.store(true);
   next_.store(worker);
   word_.Post();
 }
@@ -48,6 +42,8 @@ void WorkerThread::Loop(size_t number) {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
   while (true) {
     uint32_t seen = word_.Announce();
+    // Before next_ is taken: busy() may not be false in between.
+    if (next_.load() != nullptr) busy_.store(true);
     Worker* worker = next_.exchange(nullptr);
     const bool exit = exit_.load();
     if (worker == nullptr && !exit) word_.SleepFor(seen, kParkNs);
@@ -55,7 +51,7 @@ void WorkerThread::Loop(size_t number) {
     if (worker != nullptr) {
       worker->Run();
       // Last of all: nobody may free the worker before.
-      if (next_.load() == nullptr) busy_.store(false);
+      busy_.store(false);
     } else if (exit) {
       return;
     }

@@ -18,13 +18,10 @@
 
 namespace weft::runtime {
 
-// Cores that this process may run on.
-size_t UsableCores();
-
 class WorkerThread {
  public:
   explicit WorkerThread(size_t number);
-  // Waits for the worker to come back and joins, unless abandoned.
+  // Joins, unless abandoned.
   ~WorkerThread();
   WorkerThread(const WorkerThread&) = delete;
   WorkerThread& operator=(const WorkerThread&) = delete;
@@ -32,12 +29,16 @@ class WorkerThread {
   // Pre-condition: the worker before has reported that it left Run().
   void Start(Worker* worker);
 
+  // Waits for the worker to come back and ends the thread; no Start after it.
+  // Whoever may wake word() (devices, control) must be gone before this object.
+  void Join();
+
   // Gives the thread up: it is never joined, and this object must never be
   // destroyed.
   void Abandon() { thread_.detach(); }
 
   // Whether it is inside the Run() of a worker, or about to be.
-  bool busy() const { return busy_.load(); }
+  bool busy() const { return next_.load() != nullptr || busy_.load(); }
 
   FutexWord* word() { return &word_; }
   const FutexWord* word() const { return &word_; }

@@ -62,7 +62,10 @@ void Worker::Begin(uint64_t first_step) {
 void Worker::Run() {
   while (true) {
     while (!local_.empty()) Deliver(local_.Pop());
-    if (Poll()) continue;
+    if (Poll()) {
+      nap_ns_ = kFirstNapNs;
+      continue;
+    }
     if (leaving_ == Leaving::kAbort) break;
     if (leaving_ == Leaving::kStop && !Outstanding()) break;
     Wait();

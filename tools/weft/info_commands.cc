@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,6 +9,7 @@
 #include "core/base/version.h"
 #include "plugins/host/plugin.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/pool/cores.h"
 #include "tools/weft/commands.h"
 #include "tools/weft/devices.h"
 
@@ -82,7 +82,7 @@ absl::Status CheckRunsDir(const std::string& dir) {
 
 absl::Status Doctor(const CommandContext& context) {
   std::printf("weft %s, %u cores\n", std::string(kVersion).c_str(),
-              std::thread::hardware_concurrency());
+              runtime::AvailableCores(RealOs()));
   absl::Status first;
   auto keep = [&first](const absl::Status& s) {
     if (first.ok()) first = s;

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
 constexpr uint64_t kMaxJobBytes = 4 << 20;
+constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
 
 std::vector<std::string> FieldNames(const Descriptor* message) {
   std::vector<std::string> names;
@@ -183,6 +185,10 @@ absl::Status ResolveBatch(job::Job* job) {
                             job->steps(), ") are both set; choose one"));
   }
   if (job->epochs() == 0 && job->steps() == 0) job->set_epochs(1);
+  if (job->steps() > kMaxSteps) {
+    return Bad(
+        absl::StrCat("steps is ", job->steps(), ", at most ", kMaxSteps));
+  }
   return absl::OkStatus();
 }
 
@@ -208,6 +214,23 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAdam(const job::Adam& adam, absl::string_view name) {
+  auto share = [](float x) { return x >= 0 && x < 1; };
+  if (!share(adam.beta1()) || !share(adam.beta2()) || !(adam.epsilon() > 0)) {
+    return Bad(absl::StrCat("optimizer.", name, ": beta1 is ", adam.beta1(),
+                            ", beta2 ", adam.beta2(), ", epsilon ",
+                            adam.epsilon(),
+                            "; expected [0, 1), [0, 1) and above 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDecay(float decay) {
+  if (decay >= 0 && std::isfinite(decay)) return absl::OkStatus();
+  return Bad(absl::StrCat("optimizer: weight_decay is ", decay,
+                          ", expected 0 or more"));
+}
+
 void DefaultAdam(job::Adam* adam) {
   if (!adam->has_beta1()) adam->set_beta1(0.9f);
   if (!adam->has_beta2()) adam->set_beta2(0.999f);
@@ -223,6 +246,18 @@ absl::Status ResolveOptimizer(job::Job* job) {
   if (optimizer->has_adamw()) DefaultAdam(optimizer->mutable_adamw());
   if (optimizer->has_adagrad() && !optimizer->adagrad().has_epsilon()) {
     optimizer->mutable_adagrad()->set_epsilon(1e-10f);
+  }
+  if (optimizer->has_adam()) {
+    WEFT_RETURN_IF_ERROR(CheckAdam(optimizer->adam(), "adam"));
+  }
+  if (optimizer->has_adamw()) {
+    WEFT_RETURN_IF_ERROR(CheckAdam(optimizer->adamw(), "adamw"));
+  }
+  for (float decay :
+       {optimizer->sgd().weight_decay(), optimizer->adam().weight_decay(),
+        optimizer->adamw().weight_decay(),
+        optimizer->adagrad().weight_decay()}) {
+    WEFT_RETURN_IF_ERROR(CheckDecay(decay));
   }
   const job::Sgd& sgd = optimizer->sgd();
   if (!(sgd.momentum() >= 0 && sgd.momentum() < 1)) {
@@ -297,6 +332,15 @@ absl::StatusOr<std::string> NestedText(absl::string_view path,
       continue;
     }
     std::string text(value);
+    if (field->type() != FieldDescriptor::TYPE_STRING) {
+      // One value, not the start of further fields.
+      for (char c : value) {
+        if (absl::ascii_isalnum(c) || absl::StrContains("+-._", c)) continue;
+        return MakeError(ErrorCode::kBadValue,
+                         absl::StrCat(origin, " ", path, ": '", value,
+                                      "' is not one value"));
+      }
+    }
     if (field->type() == FieldDescriptor::TYPE_STRING) {
       text = absl::StrCat("\"", absl::CEscape(value), "\"");
     }

@@ -107,6 +107,8 @@ TEST(JobTest, BadSetsAreExplained) {
               "group of fields");
   ExpectError(SetField("seed.x=1", "--set", &job), ErrorCode::kBadValue,
               "no fields of its own");
+  ExpectError(SetField("seed=1 batch_size: 3", "--set", &job),
+              ErrorCode::kBadValue, "not one value");
   ExpectError(SetField("seed=x", "WEFT_SEED", &job), ErrorCode::kBadValue,
               "WEFT_SEED");
 }
@@ -127,6 +129,10 @@ TEST(JobTest, ContradictionsNameBothSides) {
       {"precision.compute=BF16", "", "only F32"},
       {"observe.http=127.0.0.1:0", "", "not available"},
       {"name=a/b", "", "slash"},
+      {"steps=9223372036854775808", "", "at most"},
+      {"optimizer.adam.beta1=1", "", "beta1 is 1"},
+      {"optimizer.adamw.epsilon=-1", "", "epsilon -1"},
+      {"optimizer.sgd.weight_decay=nan", "", "weight_decay is nan"},
   };
   for (const auto& c : cases) {
     job::Job job = Small();

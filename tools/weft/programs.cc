@@ -92,19 +92,18 @@ OptimizerSpec MakeOptimizer(const job::Optimizer& optimizer,
 // Gives nodes whose name a scope matches the scope's device; later scopes win.
 absl::Status ApplyPlacement(const job::Job& job, Graph* graph) {
   for (const job::Placement& placement : job.placement()) {
-    std::regex scope;
     try {  // std::regex reports by throwing: kept within this function
-      scope = std::regex(placement.scope());
+      const std::regex scope(placement.scope());
+      for (Node* node : graph->Nodes()) {
+        if (std::regex_match(node->name(), scope)) {
+          node->device = placement.device();
+        }
+      }
     } catch (const std::regex_error& error) {
       return MakeError(
           ErrorCode::kBadValue,
           absl::StrCat("placement scope '", placement.scope(),
                        "' is not a regular expression: ", error.what()));
-    }
-    for (Node* node : graph->Nodes()) {
-      if (std::regex_match(node->name(), scope)) {
-        node->device = placement.device();
-      }
     }
   }
   return absl::OkStatus();

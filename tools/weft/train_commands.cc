@@ -1,6 +1,7 @@
 // weft train, weft eval.
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -20,6 +21,7 @@ std::atomic<runtime::Session*> g_session{nullptr};
 std::atomic<int> g_signal{0};
 
 void OnSignal(int number) {
+  const int saved_errno = errno;
   runtime::Session* session = g_session.load();
   if (session == nullptr || g_signal.exchange(number) != 0) {
     std::signal(number, SIG_DFL);
@@ -27,6 +29,13 @@ void OnSignal(int number) {
     return;
   }
   session->RequestStop();
+  errno = saved_errno;
+}
+
+// Paths are the user's bytes: what is not UTF-8 is replaced, not thrown on.
+std::string Text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace);
 }
 
 struct TrainFlags {
@@ -80,7 +89,7 @@ void PrintTrain(const TrainResult& result, bool json) {
       out["eval_loss"] = result.eval.loss;
       out["eval_accuracy"] = result.eval.accuracy;
     }
-    std::printf("%s\n", out.dump(2).c_str());
+    std::printf("%s\n", Text(out).c_str());
     return;
   }
   if (result.stopped) {
@@ -95,7 +104,7 @@ void PrintTrain(const TrainResult& result, bool json) {
 }
 
 absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
-  if (flags.job.empty() == flags.resume.empty() && flags.job.empty()) {
+  if (flags.job.empty() && flags.resume.empty()) {
     return MakeError(ErrorCode::kBadValue,
                      "train needs a job file, or --resume (see --help)");
   }
@@ -120,7 +129,7 @@ absl::Status RunEval(CommandContext* context, const TrainFlags& flags) {
     nlohmann::ordered_json out = {{"loss", result.loss},
                                   {"accuracy", result.accuracy},
                                   {"samples", result.samples}};
-    std::printf("%s\n", out.dump(2).c_str());
+    std::printf("%s\n", Text(out).c_str());
   } else {
     std::printf("test accuracy %.4f  loss %.4f  samples %.0f\n",
                 result.accuracy, result.loss, result.samples);

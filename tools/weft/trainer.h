@@ -7,15 +7,15 @@
 //   WEFT_ASSIGN_OR_RETURN(TrainResult result, Train(options));
 //   result.eval.accuracy;
 //
-// Order of one run: init or load -> train up to the next evaluation or
-// checkpoint
-// -> evaluate or save -> ... -> evaluate and save. A stop on request finishes
-// the step, saves, and says so in the result.
+// One run: init or load, then train up to the next evaluation or checkpoint,
+// evaluate or save, and so on; at the end evaluate and save. A stop on request
+// (Session::RequestStop, through `on_session`) finishes the step, saves, and is
+// said in the result.
 //
 // Errors leave errors/rank_00000.json in the run directory, which exists from
 // the moment that the job is known to be good.
 //
-// Threading: one run at a time; `stop` may be called from a signal handler.
+// Threading: one run at a time.
 #ifndef WEFT_TOOLS_WEFT_TRAINER_H_
 #define WEFT_TOOLS_WEFT_TRAINER_H_
 
@@ -46,7 +46,7 @@ struct TrainOptions {
   uint64_t launch_order_seed = 0;  // CompileOptions
   bool progress = true;
   std::FILE* talk = stderr;  // where a run says what it does
-  int64_t started_ns = 0;    // RealClock at the start of the program; 0: now
+  int64_t started_ns = 0;    // RealClock at the program's start; 0: not timed
   Os* os = &RealOs();
   Clock* clock = &RealClock();
   // Called with the session before it runs and with null before it goes.

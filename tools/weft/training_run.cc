@@ -212,6 +212,9 @@ absl::Status TrainingRun::Resume() {
   if (then.batch_size() != now.batch_size()) {
     return differs("batch_size", then.batch_size(), now.batch_size());
   }
+  if (then.micro_batches() != now.micro_batches()) {
+    return differs("micro_batches", then.micro_batches(), now.micro_batches());
+  }
   if (then.data() != now.data()) {
     return differs("training data", then.data(), now.data());
   }
@@ -231,10 +234,11 @@ absl::Status TrainingRun::Resume() {
 bool TrainingRun::IsEvalStep(uint64_t step) const {
   uint32_t every = job_.eval().every_epochs();
   if (eval_sinks_ == nullptr || every == 0) return false;
-  double epoch = prepared_->EpochOf(step);
-  int64_t epochs = std::llround(epoch / every) * every;
-  return epochs > 0 && static_cast<uint64_t>(
-                           prepared_->train_reader->StepsOf(epochs)) == step;
+  uint64_t end = 0;
+  for (int64_t epochs = every; end < step; epochs += every) {
+    end = prepared_->train_reader->StepsOf(epochs);
+  }
+  return end == step;
 }
 
 uint64_t TrainingRun::NextStop() const {
@@ -346,6 +350,13 @@ absl::Status TrainingRun::RunEvaluation() {
                       "test accuracy %.4f",
                       record.epoch, step_, result_.final_loss,
                       result_.eval.loss, result_.eval.accuracy)));
+  // The last update of all is seen by no later training loss.
+  if (!std::isfinite(result_.eval.loss) && job_.guards().stop_on_nan()) {
+    return MakeError(
+        ErrorCode::kNotFinite,
+        absl::StrCat("test loss is ", result_.eval.loss, " after step ", step_,
+                     "; nothing was saved after it"));
+  }
   return Flush();
 }
 
@@ -361,6 +372,7 @@ checkpoint::TrainState TrainingRun::State() const {
       prepared_->programs.plans.at("train").hash(), absl::kZeroPad16)));
   state.set_weft_version(std::string(kVersion));
   state.set_batch_size(job_.batch_size());
+  state.set_micro_batches(job_.micro_batches());
   state.set_world_size(1);
   state.set_shuffle(job_.data().shuffle());
   state.set_tail(job::Data::Tail_Name(job_.data().tail()));

@@ -5,7 +5,7 @@
 //     train up to the next evaluation or checkpoint, evaluate, save, again
 //
 // Sinks call OnStep and OnEvalBatch on a worker while the calling thread waits
-// in Session::Run; what both sides touch is behind mu_.
+// in Session::Run; what more than one worker may touch meanwhile is behind mu_.
 //
 // Threading: one thread makes and executes it. Ownership: borrows the options
 // and the job.
