@@ -103,15 +103,18 @@ class PosixOs : public Os {
  public:
   absl::StatusOr<std::string> ReadFile(const std::string& path,
                                        uint64_t max_bytes) override {
-    Descriptor fd(OpenRetry(path, O_RDONLY, 0));
+    // Opening a FIFO would wait for a writer, reading a device for ever.
+    Descriptor fd(OpenRetry(path, O_RDONLY | O_NONBLOCK, 0));
     if (fd.get() < 0) return FromErrno(errno, "open", path);
     struct stat info;
     if (fstat(fd.get(), &info) != 0) return FromErrno(errno, "stat", path);
     if (S_ISDIR(info.st_mode)) return FromErrno(EISDIR, "read", path);
-    std::string out;
-    if (S_ISREG(info.st_mode)) {
-      out.reserve(std::min<uint64_t>(info.st_size, max_bytes));
+    if (!S_ISREG(info.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot read '", path, "': not a regular file"));
     }
+    std::string out;
+    out.reserve(std::min<uint64_t>(info.st_size, max_bytes));
     char buffer[1 << 16];
     for (;;) {
       ssize_t n = read(fd.get(), buffer, sizeof(buffer));

@@ -1,5 +1,7 @@
 #include "core/base/os.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 
 #include "core/testing/faulty_os.h"
@@ -47,6 +49,16 @@ TEST(OsTest, ErrorsNameThePath) {
   ASSERT_TRUE(WriteFileAtomically(os, path, "0123456789").ok());
   EXPECT_EQ(os.ReadFile(path, 9).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST(OsTest, ReadsRegularFilesOnly) {
+  std::string fifo = JoinPath(Scratch("fifo"), "f");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/dev/zero")}) {
+    absl::Status status = RealOs().ReadFile(path, 10).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << path;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  }
 }
 
 TEST(OsTest, AtomicWriteKeepsTheOldContentsWhateverFails) {

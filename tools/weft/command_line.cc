@@ -133,8 +133,12 @@ absl::Status CommandLine::ParseAndRun(std::vector<std::string> args) {
 int CommandLine::Main(int argc, char** argv) {
   absl::Status status =
       ParseAndRun(std::vector<std::string>(argv + 1, argv + argc));
+  // Results that nobody got are no success.
+  if (const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+      lost && status.ok()) {
+    status = MakeError(ErrorCode::kWriteFailed, "cannot write to stdout");
+  }
   if (!status.ok()) std::fputs(FormatError(status).c_str(), stderr);
-  std::fflush(stdout);
   return ExitCodeOf(status);
 }
 

@@ -27,6 +27,7 @@ using google::protobuf::TextFormat;
 
 constexpr uint64_t kMaxJobBytes = 4 << 20;
 constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
+constexpr size_t kMaxPattern = 1000;
 
 std::vector<std::string> FieldNames(const Descriptor* message) {
   std::vector<std::string> names;
@@ -206,6 +207,15 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
       return Bad("schedule.step needs a step_size above 0");
     }
     if (step->gamma() == 0) step->set_gamma(0.1f);
+    if (!(step->gamma() > 0) || !std::isfinite(step->gamma())) {
+      return Bad(absl::StrCat("schedule.step.gamma is ", step->gamma(),
+                              ", it must be above 0"));
+    }
+  }
+  const float final_rate = schedule->cosine().final();
+  if (!(final_rate >= 0) || !std::isfinite(final_rate)) {
+    return Bad(absl::StrCat("schedule.cosine.final is ", final_rate,
+                            ", expected 0 or more"));
   }
   if (!(base > 0) || !std::isfinite(base)) {
     return Bad(absl::StrCat("optimizer.schedule: base is ", base,
@@ -272,6 +282,23 @@ absl::Status ResolveOptimizer(job::Job* job) {
                             ", expected 0 (off) or more"));
   }
   return ResolveSchedule(optimizer->mutable_schedule());
+}
+
+// std::regex recurses as deep as a pattern is long.
+absl::Status CheckPatterns(const job::Job& job) {
+  const job::Optimizer& optimizer = job.optimizer();
+  std::vector<std::string> patterns = {
+      optimizer.sgd().decay_exclude(), optimizer.adam().decay_exclude(),
+      optimizer.adamw().decay_exclude(), optimizer.adagrad().decay_exclude()};
+  for (const job::Placement& p : job.placement()) patterns.push_back(p.scope());
+  for (const std::string& pattern : patterns) {
+    if (pattern.size() > kMaxPattern) {
+      return Bad(absl::StrCat("a pattern of ", pattern.size(),
+                              " characters, at most ", kMaxPattern, ": '",
+                              pattern.substr(0, 20), "...'"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // What the format has and this version does not do yet: refused, not ignored.
@@ -386,11 +413,13 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
     job->set_name(std::filesystem::path(path).stem().string());
   }
   for (char c : job->name()) {
-    if (c == '/' || c == '\0') {
+    if (c == '/' || absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
       return Bad(absl::StrCat("name '", absl::CEscape(job->name()),
-                              "' may not have a slash: it names a directory"));
+                              "' may not have a slash or a control character: "
+                              "it names a directory"));
     }
   }
+  WEFT_RETURN_IF_ERROR(CheckPatterns(*job));
   WEFT_RETURN_IF_ERROR(ResolveModel(path, job));
   WEFT_RETURN_IF_ERROR(ResolveData(path, job));
   float smoothing = job->loss().softmax_cross_entropy().label_smoothing();

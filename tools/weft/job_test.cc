@@ -129,7 +129,10 @@ TEST(JobTest, ContradictionsNameBothSides) {
       {"precision.compute=BF16", "", "only F32"},
       {"observe.http=127.0.0.1:0", "", "not available"},
       {"name=a/b", "", "slash"},
+      {"name=a\nb", "", "control"},
       {"steps=9223372036854775808", "", "at most"},
+      {"optimizer.schedule.cosine.base=1", "optimizer.schedule.cosine.final=-1",
+       "final is -1"},
       {"optimizer.adam.beta1=1", "", "beta1 is 1"},
       {"optimizer.adamw.epsilon=-1", "", "epsilon -1"},
       {"optimizer.sgd.weight_decay=nan", "", "weight_decay is nan"},
@@ -142,6 +145,13 @@ TEST(JobTest, ContradictionsNameBothSides) {
     }
     ExpectError(ResolveJob("j.txtpb", &job), ErrorCode::kBadJob, c[2]);
   }
+}
+
+TEST(JobTest, PatternsAreBounded) {
+  job::Job job = Small();
+  job.mutable_optimizer()->mutable_sgd()->set_decay_exclude(
+      std::string(1001, '('));
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "1001 characters");
 }
 
 TEST(JobTest, NeedsModelAndData) {

@@ -70,6 +70,25 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
                            data.eval().idx().labels());
 }
 
+// Before anything of that size is allocated.
+absl::Status CheckMemory(const Prepared& prepared) {
+  const plan::Plan& plan = prepared.programs.plans.at("train");
+  std::vector<uint64_t> planned(plan.devices_size());
+  for (const plan::Arena& arena : plan.arenas()) {
+    planned[arena.device()] += arena.bytes();
+  }
+  const std::vector<Device*> devices = prepared.devices.pointers();
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const uint64_t there = devices[d]->info().memory_bytes;
+    if (there == 0 || planned[d] <= there) continue;
+    return MakeError(
+        ErrorCode::kOutOfMemory,
+        absl::StrCat(devices[d]->Name(), ": the training plan takes ",
+                     planned[d], " bytes, the device has ", there));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 double Prepared::EpochOf(uint64_t step) const {
@@ -107,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   WEFT_RETURN_IF_ERROR(oracle.status());
   if (!programs.ok()) return programs.status();
   out->programs = *std::move(programs);
+  WEFT_RETURN_IF_ERROR(CheckMemory(*out));
   WEFT_RETURN_IF_ERROR(CheckAllLabels(*out));
   return out;
 }

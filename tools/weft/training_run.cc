@@ -75,7 +75,7 @@ absl::Status TrainingRun::ExecuteSteps() {
                                   /*rank=*/0, /*world=*/1));
   Talk(absl::StrCat("run directory ", directory_.path()));
   // Of an earlier attempt that this one resumes.
-  WEFT_RETURN_IF_ERROR(options_.os->RemoveAll(directory_.File(kFailureFile)));
+  options_.os->RemoveAll(directory_.File(kFailureFile)).IgnoreError();
   // A run that is resumed keeps its own until this job has proved to fit.
   const bool fresh = options_.resume.empty();
   if (fresh) WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
