@@ -84,13 +84,15 @@ absl::Status Program::Prepare(const Resources& resources) {
     boxes_.push_back(std::make_unique<Mailbox<actor::Message>>(
         table.queue_bound() + kControlMessages));
     ports_.push_back({boxes_.back().get(), resources.words[w]});
+    tables.push_back(std::move(table));
   }
   std::vector<WorkerTrace*> traces(count, nullptr);
   if (resources.trace != nullptr) {
     traces = resources.trace->AddProgram(*plan_);
   }
   for (uint32_t w = 0; w < count; ++w) {
-    absl::Status made = MakeWorker(w, resources, traces[w]);
+    absl::Status made =
+        MakeWorker(w, std::move(tables[w]), resources, traces[w]);
     if (!made.ok()) {
       workers_.clear();
       return made;
@@ -99,15 +101,9 @@ absl::Status Program::Prepare(const Resources& resources) {
   return absl::OkStatus();
 }
 
-absl::Status Program::MakeWorker(uint32_t number, const Resources& resources,
+absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
+                                 const Resources& resources,
                                  WorkerTrace* trace) {
-  plan::ActorSpecOptions options;
-  options.first_index = first_index_;
-  options.worker = number;
-  WEFT_ASSIGN_OR_RETURN(actor::TableSpec spec,
-                        plan::PlanToActorSpec(*view_, options));
-  WEFT_ASSIGN_OR_RETURN(actor::ActorTable table,
-                        actor::ActorTable::Create(spec));
   Executor::Environment environment;
   environment.plan = plan_.get();
   environment.memory = memory_;

@@ -79,8 +79,8 @@ class Program {
  private:
   Program() = default;
   absl::Status OpenKernels(const ProgramMemory& memory);
-  absl::Status MakeWorker(uint32_t number, const Resources& resources,
-                          WorkerTrace* trace);
+  absl::Status MakeWorker(uint32_t number, actor::ActorTable table,
+                          const Resources& resources, WorkerTrace* trace);
 
   std::unique_ptr<plan::Plan> plan_;
   std::unique_ptr<plan::PlanView> view_;

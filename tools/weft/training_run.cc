@@ -27,6 +27,7 @@ using observe::MetricsRecord;
 using observe::Progress;
 using runtime::Session;
 
+constexpr uint64_t kNever = ~uint64_t{0};
 constexpr absl::string_view kFailureFile = "errors/rank_00000.json";
 constexpr absl::string_view kJobFile = "resolved_job.txtpb";
 constexpr absl::string_view kEvalLoss = "eval_loss";
@@ -231,29 +232,21 @@ absl::Status TrainingRun::Resume() {
   return session_->Run("load", 0, 1, whatever).status();
 }
 
-bool TrainingRun::IsEvalStep(uint64_t step) const {
-  uint32_t every = job_.eval().every_epochs();
-  if (eval_sinks_ == nullptr || every == 0) return false;
+uint64_t TrainingRun::NextEvalStep(uint64_t after) const {
+  const uint32_t every = job_.eval().every_epochs();
+  if (eval_sinks_ == nullptr || every == 0) return kNever;
   uint64_t end = 0;
-  for (int64_t epochs = every; end < step; epochs += every) {
+  for (int64_t epochs = every; end <= after; epochs += every) {
     end = prepared_->train_reader->StepsOf(epochs);
   }
-  return end == step;
+  return end;
 }
 
 uint64_t TrainingRun::NextStop() const {
   uint64_t stop = prepared_->total_steps;
   uint64_t every = job_.checkpoint().every_steps();
   if (every != 0) stop = std::min(stop, (step_ / every + 1) * every);
-  uint32_t epochs = job_.eval().every_epochs();
-  if (eval_sinks_ != nullptr && epochs != 0) {
-    int64_t next = 0;
-    while (static_cast<uint64_t>(
-               prepared_->train_reader->StepsOf(next += epochs)) <= step_) {
-    }
-    stop = std::min<uint64_t>(stop, prepared_->train_reader->StepsOf(next));
-  }
-  return stop;
+  return std::min(stop, NextEvalStep(step_));
 }
 
 absl::Status TrainingRun::TrainLoop() {
@@ -275,7 +268,7 @@ absl::Status TrainingRun::TrainLoop() {
       result_.stopped = true;
       break;
     }
-    if (IsEvalStep(step_) && step_ < total) {
+    if (NextEvalStep(step_ - 1) == step_ && step_ < total) {
       WEFT_RETURN_IF_ERROR(RunEvaluation());
     }
     if (every != 0 && step_ % every == 0 && step_ < total) {

@@ -79,7 +79,8 @@ class TrainingRun {
   absl::Status OnStep(uint64_t step, const ScalarSinks::Values& values);
   absl::Status OnEvalBatch(const ScalarSinks::Values& values);
   uint64_t NextStop() const;
-  bool IsEvalStep(uint64_t step) const;
+  // The first step later than `after` that an evaluation follows.
+  uint64_t NextEvalStep(uint64_t after) const;
   checkpoint::TrainState State() const;
   void Describe();
   void Talk(const std::string& line);
