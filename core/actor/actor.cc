@@ -158,6 +158,10 @@ uint32_t ActorTable::OnControl(const Message& message) {
   if (message.flags != 0) return Refuse(message, "unknown flags");
   switch (message.kind) {
     case MessageKind::kStart:
+      if (message.sequence > periods_finished_ &&
+          message.sequence - periods_finished_ > kMaxLeaseAhead) {
+        return Refuse(message, "a lease that far ahead is not possible");
+      }
       SetLease(message.sequence);
       return kNoActor;
     case MessageKind::kAbort:

@@ -74,6 +74,10 @@ namespace weft::actor {
 // Not an actor of this table.
 inline constexpr uint32_t kNoActor = 0xffffffff;
 
+// How far START may move the lease beyond the finished periods: a table keeps a
+// count for each period in between. Runs are a few periods ahead.
+inline constexpr uint64_t kMaxLeaseAhead = 1 << 16;
+
 // One thing that an actor lacks.
 struct Blocker {
   enum Kind { kInput, kCredit, kTurn, kLease, kAborted };

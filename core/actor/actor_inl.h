@@ -25,8 +25,9 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(
     if (port == nullptr) return RefusePort(message);
   }
   const uint32_t copies = port->copies, pending = port->pending;
-  if (ABSL_PREDICT_FALSE(pending >= copies)) {
-    return Refuse(message, "all copies are pending already");
+  const uint32_t held = port->held != kNoCopy ? 1 : 0;
+  if (ABSL_PREDICT_FALSE(pending + held >= copies)) {
+    return Refuse(message, "all copies are pending or held already");
   }
   uint32_t expected = port->next + pending;
   if (expected >= copies) expected -= copies;

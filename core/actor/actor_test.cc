@@ -123,6 +123,16 @@ TEST(ActorTest, ACopyThatNobodyReadsIsFreeAtOnce) {
   EXPECT_TRUE(s.table().drained());
 }
 
+TEST(PatternTest, OfOneActDoesBothAtThatAct) {
+  EXPECT_EQ(Held(1), EveryAct());
+  EXPECT_EQ(Accumulated(1), EveryAct());
+  EXPECT_EQ(GivenLast(1), EveryAct());
+  EXPECT_EQ(Shortest(Sliced(3)), Sliced(1));
+  EXPECT_EQ(PatternBits("", 5), kTake | kAck);
+  EXPECT_EQ(PatternBits(Held(3), 3), kTake);
+  EXPECT_EQ(PatternBits(Held(3), 5), kAck);
+}
+
 TEST(ActorTest, HeldInputIsTakenOnceAndAckedAtTheLastAct) {
   SpecBuilder b;
   const int s0 = b.Stream(false);
@@ -473,9 +483,55 @@ TEST(AbortTest, StopsEverythingOnce) {
     EXPECT_TRUE(s.table().Abort());
     EXPECT_FALSE(s.table().Abort());
     EXPECT_EQ(s.Settle(), 0u);
-    s.table().OnMessage(Message::Abort(ActorId::Make(0, 0, 0)));
+    s.table().OnMessage(Message::Abort());
     EXPECT_TRUE(s.table().aborted());
     EXPECT_EQ(s.table().WhyBlocked(1)[0].kind, Blocker::kAborted);
+  }
+}
+
+// A lease makes room for a count per period: a wild one must not.
+TEST(LeaseTest, StartReachesOnlySoFarAhead) {
+  Scheduler s(Line().Build());
+  for (uint64_t lease : {kMaxLeaseAhead + 1, ~uint64_t{0}}) {
+    EXPECT_EQ(s.table().OnMessage(Message::Start(lease)), kNoActor);
+    EXPECT_THAT(s.table().refusal(), HasSubstr("far ahead"));
+    EXPECT_EQ(s.table().lease(), 0u);
+  }
+  EXPECT_EQ(s.table().refused(), 2u);
+  s.table().OnMessage(Message::Start(1));
+  s.Settle();
+  // Counted from the finished periods.
+  s.table().OnMessage(Message::Start(kMaxLeaseAhead + 1));
+  EXPECT_EQ(s.table().lease(), kMaxLeaseAhead + 1);
+  s.table().OnMessage(Message::Start(0));
+  EXPECT_EQ(s.table().refused(), 2u);
+}
+
+// What is being read cannot be ready again before it was acked.
+TEST(RefusalTest, ReqOfACopyThatIsHeld) {
+  for (uint16_t copies : {1, 2}) {
+    SpecBuilder b;
+    const int s0 = b.Stream(false);
+    b.Add("w", ActorKind::kSource, s0);
+    b.Add("x", ActorKind::kSource, s0, 3);
+    b.Add("y", ActorKind::kCompute, s0, 3);
+    b.Edge(0, 2, 0, {copies, "", Held(3)});
+    b.Edge(1, 2, 1);
+    const TableSpec spec = b.Build();
+    ActorTable table = *ActorTable::Create(spec);
+    const ActorId y = spec.actors[2].id;
+    for (uint16_t k = 0; k < copies; ++k) {
+      EXPECT_EQ(table.OnMessage(Message::Req(y, 0, k, k)), 2u);
+    }
+    EXPECT_EQ(table.OnMessage(Message::Req(y, 1, 0, 0)), 2u);
+    Effects effects(table.effects_size());
+    ASSERT_TRUE(table.CanAct(2));
+    table.Act(2, &effects);  // takes copy 0 and keeps it
+    const uint64_t before = table.StateHash();
+    EXPECT_EQ(table.OnMessage(Message::Req(y, 0, 0, 9)), kNoActor);
+    EXPECT_THAT(table.refusal(), HasSubstr("pending or held"));
+    EXPECT_EQ(table.StateHash(), before);
+    EXPECT_EQ(table.Pending(2, 0), copies - 1u);
   }
 }
 

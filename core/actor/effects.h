@@ -65,12 +65,12 @@ class Effects {
     return {(simple_ ? zeros_ : outputs_).data(), num_outputs_};
   }
 
-  // May be sent once the launch has returned. Empty with a queue.
+  // For actors of the same stream: send after the launch. Empty with a queue.
   absl::Span<const Message> at_launch() const {
     return {at_launch_.data(), num_at_launch_};
   }
-  // May be sent once a tick taken after the launch is done, even if the act
-  // launched nothing.
+  // For all others: send when the stream has done what was submitted up to and
+  // with this act. An act without a launch is no exception.
   absl::Span<const Message> at_tick() const {
     return {at_tick_.data(), num_at_tick_};
   }

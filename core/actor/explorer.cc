@@ -225,16 +225,12 @@ class World {
     launch.outputs.assign(effects.outputs().begin(), effects.outputs().end());
     launch.at_tick.assign(effects.at_tick().begin(), effects.at_tick().end());
     for (uint32_t k = 0; k < launch.inputs.size(); ++k) {
-      if (Bits(Spec(i).inputs[k].pattern, launch.act) & kTake) ++takes_[i][k];
+      if (PatternBits(Spec(i).inputs[k].pattern, launch.act) & kTake)
+        ++takes_[i][k];
       launch.reads.push_back(takes_[i][k]);
     }
     queues_[fixed_->queue_of[i]].push_back(std::move(launch));
     for (const Message& m : effects.at_launch()) Send(i, m);
-  }
-
-  static uint8_t Bits(const std::string& pattern, uint64_t act) {
-    if (pattern.empty()) return kTake | kAck;
-    return static_cast<uint8_t>(pattern[act % pattern.size()]);
   }
 
   bool InPlace(const Launch& l, uint32_t input) const {
@@ -261,7 +257,8 @@ class World {
   void CheckKept(const Launch& l) {
     for (uint32_t k = 0; k < l.outputs.size(); ++k) {
       const OutputSpec& out = Spec(l.actor).outputs[k];
-      if (!Writes(l, k) || out.alias || (Bits(out.pattern, l.act) & kAcquire)) {
+      if (!Writes(l, k) || out.alias ||
+          (PatternBits(out.pattern, l.act) & kAcquire)) {
         continue;
       }
       auto [first, last] = fixed_->cells.Of(out.reg, l.outputs[k]);
@@ -363,10 +360,10 @@ class World {
     if (l.outputs[k] == kNoCopy) return;
     const OutputSpec& out = Spec(l.actor).outputs[k];
     uint64_t& partial = partial_[l.actor][k];
-    if (Bits(out.pattern, l.act) & kAcquire) partial = 0;
+    if (PatternBits(out.pattern, l.act) & kAcquire) partial = 0;
     partial = Mix(Mix(token, k), partial);
     if (Writes(l, k)) Fill(out.reg, l.outputs[k], partial);
-    if (!(Bits(out.pattern, l.act) & kGive)) return;
+    if (!(PatternBits(out.pattern, l.act) & kGive)) return;
     Content& content = contents_[{out.reg, l.outputs[k]}];
     content.gives = ++gives_[out.reg];
     content.token = partial;

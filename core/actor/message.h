@@ -62,15 +62,15 @@ enum class MessageKind : uint8_t {
   kStart = 2,     // lease: periods below `sequence` may run
   kFinished = 3,  // a rank has finished the periods below `sequence`
   kStop = 4,      // the lease will not be extended
-  kAbort = 5,     // give up now; `destination` is the first cause
+  kAbort = 5,     // give up now
 };
 
 struct Message {
   MessageKind kind = MessageKind::kReq;
   uint8_t flags = 0;  // none defined; anything else is refused
   uint16_t copy = 0;
-  uint32_t reg =
-      0;  // as the receiver of a REQ reads it, or the owner of an ACK
+  // REQ: the reader's name of the register; ACK: the owner's.
+  uint32_t reg = 0;
   ActorId destination;
   // REQ, ACK: the sender's act, counted from 0 over the run; for traces.
   // START, FINISHED: a period.
@@ -78,7 +78,7 @@ struct Message {
   // Where the receiver's table keeps its port: a hint that saves a search and
   // is checked like everything else. 0 where the sender does not know.
   uint32_t port = 0;
-  // Reserved for edges that a device waits on by itself.
+  // Always 0 today: room for the tick that a device could wait for itself.
   uint32_t tick = 0;
 
   void Set(uint16_t copy_, uint64_t sequence_) {
@@ -97,8 +97,9 @@ struct Message {
   static constexpr Message Start(uint64_t period) {
     return {MessageKind::kStart, 0, 0, 0, ActorId{}, period, 0, 0};
   }
-  static constexpr Message Abort(ActorId first_cause) {
-    return {MessageKind::kAbort, 0, 0, 0, first_cause, 0, 0, 0};
+  // The cause does not travel in it: whoever failed keeps the status.
+  static constexpr Message Abort() {
+    return {MessageKind::kAbort, 0, 0, 0, ActorId{}, 0, 0, 0};
   }
   // The hint aside.
   friend constexpr bool operator==(const Message& a, const Message& b) {

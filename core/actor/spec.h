@@ -19,25 +19,9 @@
 
 #include "core/actor/kinds.h"
 #include "core/actor/message.h"
+#include "core/actor/pattern.h"
 
 namespace weft::actor {
-
-// Bits of one act in the pattern of a port. A pattern is one byte an act,
-// repeated for ever; its length divides the acts of a period.
-inline constexpr uint8_t kTake = 1;     // input: needs a REQ
-inline constexpr uint8_t kAck = 2;      // input: is done with what it took
-inline constexpr uint8_t kAcquire = 1;  // output: needs a free copy
-inline constexpr uint8_t kGive = 2;     // output: the copy is ready
-inline constexpr uint8_t kHome = 4;     // output: needs all copies free
-
-// The usual patterns. Every act takes and acks, or acquires and gives:
-std::string EveryAct();
-// An input that takes at the first of `acts` acts and acks at the last.
-std::string Held(uint32_t acts);
-// An output acquired at the first of `acts` acts and given at the last.
-std::string Accumulated(uint32_t acts);
-// An output that gives at each of `acts` acts: slices of a held input.
-std::string Sliced(uint32_t acts);
 
 struct InputSpec {
   uint32_t reg = 0;  // that the REQs carry
@@ -48,7 +32,7 @@ struct InputSpec {
   uint32_t ack_register = ~uint32_t{0};  // default: reg
   // Copies of `reg` within one copy of `ack_register` (slices); else 1.
   uint32_t ack_divisor = 1;
-  std::string pattern;  // empty: every act
+  std::string pattern;  // of pattern.h; empty: every act
   // An output of this actor aliases `reg`: never acks.
   bool aliased = false;
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/actor/actor.h"
+#include "core/actor/pattern.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -72,36 +73,7 @@ absl::Status CheckPort(const ActorSpec& actor, uint32_t reg, uint32_t copies,
   return absl::OkStatus();
 }
 
-// "": every act. All acts equal: one byte, which is cheaper to follow.
-std::string Shortest(const std::string& pattern) {
-  if (pattern.empty()) return EveryAct();
-  if (pattern.find_first_not_of(pattern[0]) == std::string::npos) {
-    return pattern.substr(0, 1);
-  }
-  return pattern;
-}
-
 }  // namespace
-
-std::string EveryAct() { return std::string(1, kTake | kAck); }
-
-std::string Held(uint32_t acts) {
-  std::string pattern(acts, 0);
-  if (acts == 0) return pattern;
-  pattern.front() |= kTake;
-  pattern.back() |= kAck;
-  return pattern;
-}
-
-std::string Accumulated(uint32_t acts) {
-  std::string pattern(acts, 0);
-  if (acts == 0) return pattern;
-  pattern.front() |= kAcquire;
-  pattern.back() |= kGive;
-  return pattern;
-}
-
-std::string Sliced(uint32_t acts) { return std::string(acts, kGive); }
 
 // Fills a table from its spec, one actor at a time.
 struct ActorTable::Builder {

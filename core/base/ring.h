@@ -11,9 +11,9 @@
 //   *writer.Next() = m;
 //   fifo.EndPush(writer);          // now they are in the queue
 //
-// Users know a bound (of messages: at most one REQ and one ACK per register
-// copy and reader are under way), so a full ring is a defect of Weft and ends
-// the process; there is no path that waits for room.
+// The bound must be one that the program can never pass (for messages it
+// follows from the plan). A ring that runs full is thus a defect, and ends the
+// process; nobody ever waits for room.
 //
 // Threading: thread-compatible. Between threads use runtime/bus/mailbox.h.
 #ifndef WEFT_CORE_BASE_RING_H_

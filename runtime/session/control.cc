@@ -136,7 +136,7 @@ void Control::Abort(absl::Status cause) {
   if (aborting_) return;
   aborting_ = true;
   deadline_ns_ = NowNs() + 2 * options_.drain_ns;
-  Broadcast(Message::Abort(actor::ActorId{}));
+  Broadcast(Message::Abort());
 }
 
 void Control::WaitForMessages() {
