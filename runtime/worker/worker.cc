@@ -347,10 +347,11 @@ void Worker::Report(MessageKind kind, uint64_t sequence) {
   message.kind = kind;
   message.reg = config_.number;
   message.sequence = sequence;
-  config_.control.box->Push(message);
   const bool can_wait = kind == MessageKind::kFinished &&
                         table_.lease() > sequence + config_.wake_periods;
-  if (!can_wait) config_.control.word->Post();
+  if (can_wait && config_.control.box->PushQuietly(message)) return;
+  if (!can_wait) config_.control.box->Push(message);
+  config_.control.word->Post();
 }
 
 }  // namespace weft::runtime
