@@ -30,6 +30,7 @@ def system_libs():
     pkg_config_repository(name = "gtest", apt = ["libgmock-dev"], modules = {"gtest": ["gmock"], "gtest_main": ["gmock_main"]})
     pkg_config_repository(name = "json", apt = ["nlohmann-json3-dev"], plain = {"json": []}, headers = ["/usr/include/nlohmann/json.hpp"])
     pkg_config_repository(name = "protobuf", apt = ["libprotobuf-dev", "protobuf-compiler"], modules = {"protobuf": ["protobuf"]})
+    pkg_config_repository(name = "re2", apt = ["libre2-dev"], modules = {"re2": ["re2"]})
     pkg_config_repository(name = "tbb", apt = ["libtbb-dev"], modules = {"tbb": ["tbb"]}, optional = True)
     pkg_config_repository(name = "zlib", apt = ["zlib1g-dev"], modules = {"zlib": ["zlib"]})
     native.new_local_repository(

@@ -1,11 +1,12 @@
 #include "compiler/pass/pipeline.h"
 
-#include <regex>  // NOLINT: the only regular expressions that we have
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/base/os.h"
+#include "core/base/pattern.h"
 #include "core/base/status_macros.h"
 #include "core/graph/text.h"
 #include "core/graph/verify.h"
@@ -13,42 +14,21 @@
 namespace weft {
 namespace {
 
-// std::regex throws: kept within these few lines.
-absl::StatusOr<std::regex> CompileRegex(const std::string& pattern) {
-  try {
-    return std::regex(pattern);
-  } catch (const std::regex_error& error) {
-    return MakeError(ErrorCode::kBadValue,
-                     absl::StrCat("--dump_passes=", pattern,
-                                  " is no regular expression: ", error.what()));
-  }
-}
-
-absl::StatusOr<bool> Matches(const std::regex& pattern,
-                             const std::string& name) {
-  try {
-    return std::regex_match(name, pattern);
-  } catch (const std::regex_error& error) {
-    return MakeError(
-        ErrorCode::kBadValue,
-        absl::StrCat("--dump_passes is too complex: ", error.what()));
-  }
-}
-
 class Dumper {
  public:
   static absl::StatusOr<Dumper> Create(const PipelineOptions& options) {
     Dumper dumper(options.dump_to);
     if (options.dump_to.empty()) return dumper;
-    WEFT_ASSIGN_OR_RETURN(dumper.pattern_, CompileRegex(options.dump_passes));
+    absl::StatusOr<Pattern> pattern = Pattern::Compile(options.dump_passes);
+    if (!pattern.ok()) return Annotate(pattern.status(), "--dump_passes");
+    dumper.pattern_ = *std::move(pattern);
     absl::Status made = RealOs().MakeDirectories(options.dump_to);
     if (!made.ok()) return MakeError(ErrorCode::kWriteFailed, made.message());
     return dumper;
   }
 
-  absl::StatusOr<bool> Wants(const Pass& pass) const {
-    if (directory_.empty()) return false;
-    return Matches(pattern_, std::string(pass.Name()));
+  bool Wants(const Pass& pass) const {
+    return pattern_.has_value() && pattern_->MatchesAll(pass.Name());
   }
 
   absl::Status Write(size_t number, const Pass& pass, absl::string_view when,
@@ -65,7 +45,7 @@ class Dumper {
   explicit Dumper(std::string directory) : directory_(std::move(directory)) {}
 
   std::string directory_;
-  std::regex pattern_;
+  std::optional<Pattern> pattern_;  // none: nothing is dumped
 };
 
 }  // namespace
@@ -84,7 +64,7 @@ absl::StatusOr<bool> Pipeline::Run(Graph& graph, PassContext& context) const {
   bool any = false;
   for (size_t i = 0; i < passes_.size(); ++i) {
     Pass& pass = *passes_[i];
-    WEFT_ASSIGN_OR_RETURN(bool dump, dumper.Wants(pass));
+    const bool dump = dumper.Wants(pass);
     std::string before = dump ? PrintGraph(graph, print) : std::string();
     absl::StatusOr<bool> changed = pass.Run(graph, context);
     if (!changed.ok()) {

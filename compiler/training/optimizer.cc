@@ -1,13 +1,13 @@
 #include "compiler/training/optimizer.h"
 
 #include <algorithm>
-#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/base/pattern.h"
 #include "core/base/status_macros.h"
 #include "core/ops/system_attrs.h"
 
@@ -18,17 +18,6 @@ using Kind = OptimizerSpec::Kind;
 
 // Operands of one weft.GlobalNorm; norms of norms cover more.
 constexpr size_t kNormOperands = 32;
-
-absl::StatusOr<std::regex> CompileRegex(const std::string& text) {
-  try {  // std::regex reports by throwing: kept within this function
-    return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    return MakeError(
-        ErrorCode::kBadValue,
-        absl::StrCat("decay_exclude '", text,
-                     "' is not a regular expression: ", error.what()));
-  }
-}
 
 Value EmitNorm(std::vector<Value> values, NodeEmitter* emit) {
   while (true) {
@@ -131,7 +120,8 @@ absl::StatusOr<UpdateMetrics> AddUpdates(Graph* graph,
                                          absl::Span<const Value> parameters,
                                          absl::Span<const Value> gradients,
                                          Value inverse) {
-  WEFT_ASSIGN_OR_RETURN(std::regex exclude, CompileRegex(spec.decay_exclude));
+  absl::StatusOr<Pattern> exclude = Pattern::Compile(spec.decay_exclude);
+  if (!exclude.ok()) return Annotate(exclude.status(), "decay_exclude");
   WEFT_ASSIGN_OR_RETURN(
       Node * counter,
       graph->Add("weft.Counter", "step/counter", {}, {{"rate", "step"}}));
@@ -162,8 +152,7 @@ absl::StatusOr<UpdateMetrics> AddUpdates(Graph* graph,
     emit.set_scope(absl::StrCat(name, "/grad"));
     Value mean = emit.Emit1("Mul", {gradients[i], scale});
     WEFT_RETURN_IF_ERROR(emit.status());
-    bool decays =
-        spec.decay_exclude.empty() || !std::regex_search(name, exclude);
+    bool decays = spec.decay_exclude.empty() || !exclude->MatchesPart(name);
     WEFT_RETURN_IF_ERROR(
         updater.Update(parameters[i], mean, decays ? spec.weight_decay : 0.0));
   }

@@ -1,7 +1,6 @@
 #include "compiler/training/training.h"
 
 #include <algorithm>
-#include <regex>
 #include <utility>
 #include <vector>
 
