@@ -25,14 +25,16 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(
     if (port == nullptr) return RefusePort(message);
   }
   const uint32_t copies = port->copies, pending = port->pending;
-  const uint32_t held = port->held != kNoCopy ? 1 : 0;
-  if (ABSL_PREDICT_FALSE(pending + held >= copies)) {
-    return Refuse(message, "all copies are pending or held already");
+  if (ABSL_PREDICT_FALSE(pending >= copies)) {
+    return Refuse(message, "all copies are pending already");
   }
   uint32_t expected = port->next + pending;
   if (expected >= copies) expected -= copies;
   if (ABSL_PREDICT_FALSE(message.copy != expected)) {
     return Refuse(message, "another copy is next");
+  }
+  if (ABSL_PREDICT_FALSE(expected == port->held)) {
+    return Refuse(message, "that copy is held");
   }
   const uint32_t i = port->actor;
   port->pending = static_cast<uint16_t>(pending + 1);

@@ -1,9 +1,10 @@
 #include "runtime/pool/pool.h"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "glog/logging.h"
 
 namespace weft::runtime {
 namespace {
@@ -31,39 +32,31 @@ bool Spin(uint64_t spin_ns, F wanted) {
 }  // namespace
 
 ThreadPool::ThreadPool(const Options& options) : spin_ns_(options.spin_ns) {
-  // The number of helpers is fixed before the first one looks at anything.
-  helpers_.reserve(options.threads);
   for (uint32_t i = 1; i < options.threads; ++i) {
-    if (!StartHelper(i)) break;
+    absl::Status started = StartHelper(i);
+    if (started.ok()) continue;
+    LOG(WARNING) << "kernels have " << threads() << " threads instead of "
+                 << options.threads << ": " << started.message();
+    break;
   }
 }
 
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_seq_cst);
   for (auto& helper : helpers_) helper->word.Post();
-  for (auto& helper : helpers_) pthread_join(helper->thread, nullptr);
+  for (auto& helper : helpers_) helper->thread.Join();
 }
 
-bool ThreadPool::StartHelper(uint32_t number) {
+// A helper looks at its own record and the loop's state, never at helpers_:
+// that may still grow while it runs.
+absl::Status ThreadPool::StartHelper(uint32_t number) {
   auto helper = std::make_unique<Helper>();
-  helper->pool = this;
-  helper->number = number;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&helper->thread, nullptr, &Main, helper.get());
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) return false;
+  WEFT_ASSIGN_OR_RETURN(
+      helper->thread,
+      Thread::Start(absl::StrCat("weft-pool-", number),
+                    [this, self = helper.get()] { Serve(self); }));
   helpers_.push_back(std::move(helper));
-  return true;
-}
-
-void* ThreadPool::Main(void* arg) {
-  Helper* helper = static_cast<Helper*>(arg);
-  std::string name = "weft-pool-" + std::to_string(helper->number);
-  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
-  helper->pool->Serve(helper);
-  return nullptr;
+  return absl::OkStatus();
 }
 
 void ThreadPool::Serve(Helper* helper) {

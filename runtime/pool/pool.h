@@ -34,14 +34,13 @@
 #ifndef WEFT_RUNTIME_POOL_POOL_H_
 #define WEFT_RUNTIME_POOL_POOL_H_
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "runtime/bus/futex_word.h"
+#include "runtime/pool/thread.h"
 
 namespace weft::runtime {
 
@@ -77,10 +76,8 @@ class ThreadPool {
 
  private:
   struct Helper {
-    ThreadPool* pool = nullptr;
-    uint32_t number = 0;
-    pthread_t thread{};
     FutexWord word;
+    Thread thread;
   };
   // The loop that is open. Written by its caller while the state is closed.
   struct Loop {
@@ -96,7 +93,6 @@ class ThreadPool {
   static constexpr uint64_t kOpen = uint64_t{1} << 31;
   static constexpr uint64_t kOneLoop = uint64_t{1} << 32;
 
-  static void* Main(void* helper);
   void Serve(Helper* helper);
   // True if loop number *last is over and another one is open.
   bool Wanted(uint64_t last) const;
@@ -104,7 +100,7 @@ class ThreadPool {
   void Join(uint64_t* last);
   void Work();
   void WaitForHelpers();
-  bool StartHelper(uint32_t number);
+  absl::Status StartHelper(uint32_t number);
 
   const uint64_t spin_ns_;
   std::vector<std::unique_ptr<Helper>> helpers_;

@@ -9,10 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/error.h"
 #include "gtest/gtest.h"
 #include "plugins/host/services.h"
 #include "runtime/pool/cores.h"
 #include "runtime/pool/host_threads.h"
+#include "runtime/pool/thread.h"
+#include "runtime/testing/no_threads.h"
 
 namespace weft::runtime {
 namespace {
@@ -172,6 +175,40 @@ TEST(Pool, ComesAndGoes) {
   }
 }
 
+TEST(Thread, RunsIsNamedAndIsJoined) {
+  std::string name;
+  {
+    auto thread = Thread::Start("weft-with-a-long-name", [&] {
+      char text[16];
+      EXPECT_EQ(pthread_getname_np(pthread_self(), text, sizeof text), 0);
+      name = text;
+    });
+    ASSERT_TRUE(thread.ok()) << thread.status();
+    Thread moved = *std::move(thread);
+    EXPECT_TRUE(moved.joinable());
+    EXPECT_FALSE(thread->joinable());
+  }
+  EXPECT_EQ(name, "weft-with-a-lon");
+}
+
+TEST(Thread, NoneToBeHadIsATypedError) {
+  testing::NoThreads none;
+  auto thread = Thread::Start("weft-x", [] { FAIL(); });
+  ASSERT_FALSE(thread.ok());
+  EXPECT_TRUE(IsError(thread.status(), ErrorCode::kNoThread))
+      << thread.status();
+  EXPECT_NE(thread.status().message().find("'weft-x'"), std::string::npos);
+}
+
+TEST(Pool, IsSmallerWhereThereAreNoThreads) {
+  testing::NoThreads none;
+  ThreadPool pool({4});
+  EXPECT_EQ(pool.threads(), 1u);
+  int calls = 0;
+  For(pool, 10, [&](uint64_t) { ++calls; });
+  EXPECT_EQ(calls, 10);
+}
+
 TEST(Cores, QuotaOfATextFile) {
   EXPECT_EQ(CoresOfCpuMax("200000 100000\n"), 2u);
   EXPECT_EQ(CoresOfCpuMax("250000 100000"), 3u);
@@ -183,7 +220,7 @@ TEST(Cores, QuotaOfATextFile) {
   EXPECT_EQ(CoresOfCpuMax("1 2 3"), std::nullopt);
 }
 
-class Groups : public testing::Test {
+class Groups : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(RealOs().RemoveAll(root_).ok()); }
   void Write(const std::string& path, const std::string& text) {
@@ -197,8 +234,8 @@ class Groups : public testing::Test {
   }
 
   std::string root_ =
-      JoinPath(testing::TempDir(),
-               testing::UnitTest::GetInstance()->current_test_info()->name());
+      JoinPath(::testing::TempDir(),
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(Groups, Version2TakesTheSmallestOnTheWayUp) {
