@@ -76,16 +76,18 @@ def startup(runner):
 
 def step(runner):
     short, steps = 120, runner.args.steps
+    batch = 128  # as the peer's, whatever the job's own
+    fixed = ("epochs=0", "batch_size=%d" % batch)
     wall, cpu = [], []
     for _ in range(runner.args.runs):
-        a = runner.train("epochs=0", "steps=%d" % short)
-        b = runner.train("epochs=0", "steps=%d" % (short + steps))
+        a = runner.train("steps=%d" % short, *fixed)
+        b = runner.train("steps=%d" % (short + steps), *fixed)
         wall.append(1000 * (b["wall"] - a["wall"]) / steps)
         cpu.append(1000 * (b["cpu"] - a["cpu"]) / steps)
     name = " ".join(["weft", runner.args.job] + runner.args.set)
     result("train", name, "wall/step", wall, "ms")
     result("train", name, "cpu/step", cpu, "ms")
-    result("train", name, "samples/s", [128000 / w for w in wall], "1/s")
+    result("train", name, "samples/s", [1000 * batch / w for w in wall], "1/s")
 
 
 def accuracy(runner):

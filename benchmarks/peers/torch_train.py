@@ -4,7 +4,7 @@
     benchmarks/peers/torch_train.py --model mlp --steps 200 --threads 1
 
 The recipe is that of examples/fashion_mnist_mlp.txtpb and _lenet.txtpb: same
-layers, batch, optimizer and clipping, data from the same Debian package
+layers, optimizer and clipping, batches of 128, data from the same Debian package
 (dataset-fashion-mnist); PyTorch itself is Debian's python3-torch, with
 libopenblas0-openmp (see benchmarks/train.sh for the environment that makes it
 use this machine's vectors; without it PyTorch is slower). Prints RESULT
