@@ -45,14 +45,14 @@ Loaded& Registry() {
 
 // Directories of the environment, then the caller's. A program that runs with
 // more rights than its user does not listen to the user's environment.
-std::vector<std::string> SearchDirs(const LoadOptions& options) {
-  std::vector<std::string> dirs;
+std::vector<PluginDir> SearchDirs(const LoadOptions& options) {
+  std::vector<PluginDir> dirs;
   const std::optional<std::string> variable =
       Environment::FromProcess().Get(kPathVariable);
   if (variable.has_value() && getauxval(AT_SECURE) == 0) {
     for (absl::string_view dir :
          absl::StrSplit(*variable, ':', absl::SkipEmpty())) {
-      dirs.emplace_back(dir);
+      dirs.push_back({std::string(dir), options.path_policy});
     }
   }
   dirs.insert(dirs.end(), options.default_dirs.begin(),
@@ -72,22 +72,24 @@ std::string FileOf(absl::string_view name) {
   return absl::StrCat(kPrefix, name, kSuffix);
 }
 
-absl::StatusOr<std::string> FindFile(const std::string& name,
-                                     const LoadOptions& options) {
-  std::vector<std::string> dirs = SearchDirs(options);
-  for (const std::string& dir : dirs) {
-    WEFT_RETURN_IF_ERROR(CheckDir(dir));
+// A file, with the rules that it was found under.
+absl::StatusOr<PluginDir> FindFile(const std::string& name,
+                                   const LoadOptions& options) {
+  std::vector<std::string> searched;
+  for (const PluginDir& dir : SearchDirs(options)) {
+    WEFT_RETURN_IF_ERROR(CheckDir(dir.path));
     for (const std::string& path :
-         {JoinPath(dir, FileOf(name)),
-          JoinPath(JoinPath(dir, name), FileOf(name))}) {
-      if (RealOs().Exists(path)) return path;
+         {JoinPath(dir.path, FileOf(name)),
+          JoinPath(JoinPath(dir.path, name), FileOf(name))}) {
+      if (RealOs().Exists(path)) return PluginDir{path, dir.policy};
     }
+    searched.push_back(dir.path);
   }
   return MakeError(
       ErrorCode::kPluginNotFound,
       absl::StrCat("plugin '", name, "': no ", FileOf(name), " in ",
-                   dirs.empty() ? "any directory (none was given)"
-                                : absl::StrJoin(dirs, ", ")));
+                   searched.empty() ? "any directory (none was given)"
+                                    : absl::StrJoin(searched, ", ")));
 }
 
 // The entry of the object at `path`, and of no other object.
@@ -149,19 +151,19 @@ void ListDir(const std::string& dir, std::vector<std::string>* paths) {
 absl::StatusOr<const Plugin*> Plugin::Load(absl::string_view name,
                                            const LoadOptions& options) {
   const bool by_path = absl::StrContains(name, '/');
-  std::string path(name);
+  PluginDir found{std::string(name), options.path_policy};
   if (!by_path) {
-    WEFT_ASSIGN_OR_RETURN(path, FindFile(path, options));
+    WEFT_ASSIGN_OR_RETURN(found, FindFile(found.path, options));
   }
   Loaded& loaded = Registry();
   MutexLock lock(&loaded.mu);
   WEFT_ASSIGN_OR_RETURN(const std::string real,
-                        TrustedPath(path, options.path_policy));
+                        TrustedPath(found.path, found.policy));
   auto it = loaded.by_path.find(real);
   if (it != loaded.by_path.end()) return it->second.get();
   InspectedFile file;
   WEFT_RETURN_IF_ERROR(
-      InspectPlugin(path, !by_path, options.path_policy, &file));
+      InspectPlugin(found.path, !by_path, found.policy, &file));
   WEFT_ASSIGN_OR_RETURN(weft_plugin_query_fn query, OpenEntry(file.path));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Plugin> plugin,
                         FromQuery(query, file.path, options));
@@ -190,21 +192,21 @@ absl::StatusOr<const Plugin*> Plugin::Adopt(weft_plugin_query_fn query,
 std::vector<PluginCandidate> ListPlugins(const LoadOptions& options) {
   std::vector<PluginCandidate> candidates;
   std::set<std::string> taken;
-  for (const std::string& dir : SearchDirs(options)) {
-    absl::Status checked = CheckDir(dir);
+  for (const PluginDir& dir : SearchDirs(options)) {
+    absl::Status checked = CheckDir(dir.path);
     if (!checked.ok()) {
       PluginCandidate refused;
-      refused.path = dir;
+      refused.path = dir.path;
       refused.reason = std::string(checked.message());
       candidates.push_back(std::move(refused));
       continue;
     }
     std::vector<std::string> paths;
-    ListDir(dir, &paths);
+    ListDir(dir.path, &paths);
     for (const std::string& path : paths) {
       InspectedFile file;
-      absl::Status status = InspectPlugin(path, /*needs_manifest=*/true,
-                                          options.path_policy, &file);
+      absl::Status status =
+          InspectPlugin(path, /*needs_manifest=*/true, dir.policy, &file);
       PluginCandidate c;
       c.name = file.name;
       c.path = path;

@@ -56,8 +56,8 @@ class LoaderTest : public testing::Test {
     EXPECT_TRUE(RealOs().RemoveAll(dir_).ok());
     EXPECT_TRUE(RealOs().MakeDirectories(dir_).ok());
     chmod(dir_.c_str(), 0755);
-    options_.default_dirs = {dir_};
     options_.path_policy.allow_sticky_parents = true;
+    options_.default_dirs = {{dir_, options_.path_policy}};
     unsetenv("WEFT_PLUGIN_PATH");
   }
 
@@ -124,11 +124,11 @@ TEST_F(LoaderTest, LoadsFromTheRunfilesTree) {
 
 TEST_F(LoaderTest, EnvironmentComesBeforeTheDefault) {
   Install();
-  options_.default_dirs = {"/nowhere"};
+  options_.default_dirs = {{"/nowhere", {}}};
   setenv("WEFT_PLUGIN_PATH", dir_.c_str(), 1);
   EXPECT_TRUE(Plugin::Load("null", options_).ok());
   setenv("WEFT_PLUGIN_PATH", ".:plugins", 1);
-  options_.default_dirs = {dir_};
+  options_.default_dirs = {{dir_, options_.path_policy}};
   ExpectError("null", ErrorCode::kPluginRefused, "'.' is not absolute");
 }
 
@@ -184,8 +184,26 @@ TEST_F(LoaderTest, WritableByOthers) {
   ExpectError("null", ErrorCode::kPluginRefused, "mode 0777");
   chmod(dir_.c_str(), 01777);  // sticky: as /tmp
   EXPECT_TRUE(Plugin::Load("null", options_).ok());
-  options_.path_policy.allow_sticky_parents = false;
+  options_.default_dirs[0].policy.allow_sticky_parents = false;
   ExpectError("null", ErrorCode::kPluginRefused, "writable by others");
+}
+
+// What is allowed of the directory beside the program is not allowed of one
+// that the environment names, nor of a file that is named by its path.
+TEST_F(LoaderTest, EachDirectoryHasItsOwnRules) {
+  Install();
+  chmod(dir_.c_str(), 01777);
+  options_.path_policy.allow_sticky_parents = false;
+  EXPECT_TRUE(Plugin::Load("null", options_).ok());
+  ExpectError(dir_ + "/libweft_null.so", ErrorCode::kPluginRefused,
+              "writable by others");
+  setenv("WEFT_PLUGIN_PATH", dir_.c_str(), 1);
+  ExpectError("null", ErrorCode::kPluginRefused, "writable by others");
+  std::vector<PluginCandidate> all = ListPlugins(options_);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_FALSE(all[0].usable);
+  EXPECT_TRUE(all[1].usable) << all[1].reason;
+  unsetenv("WEFT_PLUGIN_PATH");
 }
 
 TEST_F(LoaderTest, AnotherUsersFile) {

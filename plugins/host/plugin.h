@@ -37,9 +37,16 @@ struct PathPolicy {
   bool allow_links = false;
 };
 
+struct PluginDir {
+  std::string path;
+  PathPolicy policy;
+};
+
 struct LoadOptions {
-  // Searched after WEFT_PLUGIN_PATH, in order: the installed plugins.
-  std::vector<std::string> default_dirs;
+  // Searched after WEFT_PLUGIN_PATH, in order: the installed plugins, each
+  // directory under its own rules.
+  std::vector<PluginDir> default_dirs;
+  // Of the directories of WEFT_PLUGIN_PATH and of files named by their path.
   PathPolicy path_policy;
   // What the plugin reads through the host's option_get.
   std::vector<std::pair<std::string, std::string>> options;

@@ -25,12 +25,12 @@ inline std::string RunfilePath(absl::string_view path) {
 }
 
 inline LoadOptions TestLoadOptions(const std::vector<std::string>& packages) {
+  const PathPolicy loose{/*allow_sticky_parents=*/true, /*allow_links=*/true};
   LoadOptions options;
   for (const std::string& package : packages) {
-    options.default_dirs.push_back(RunfilePath(package));
+    options.default_dirs.push_back({RunfilePath(package), loose});
   }
-  options.path_policy.allow_sticky_parents = true;
-  options.path_policy.allow_links = true;
+  options.path_policy = loose;
   return options;
 }
 
