@@ -59,10 +59,21 @@ class Thrower : public weft_sdk::Kernel {
   std::string what_;
 };
 
+// How the next allocations of a ToyDevice fail.
+enum class Obtaining { kWell, kNothing, kThrows };
+Obtaining obtaining = Obtaining::kWell;
+
 class ToyDevice : public weft_sdk::InlineDevice {
  public:
   bool SetOption(std::string_view key, std::string_view value) override {
     return key == "known";
+  }
+
+ protected:
+  void* Obtain(uint64_t bytes, uint64_t alignment) override {
+    if (obtaining == Obtaining::kThrows) throw std::bad_alloc();
+    if (obtaining == Obtaining::kNothing) return nullptr;
+    return InlineDevice::Obtain(bytes, alignment);
   }
 };
 
@@ -192,7 +203,7 @@ TEST(DeviceTest, NoSuchDeviceOrOption) {
   ExpectCode(Device::Open(ToyPlugin(), 7).status(), ErrorCode::kDeviceNotFound,
              "has no device 7; it has 2");
   ExpectCode(Device::Open(ToyPlugin(), 0, {{"knwon", "1"}}).status(),
-             ErrorCode::kDeviceFailed, "unknown option 'knwon'");
+             ErrorCode::kBadValue, "unknown option 'knwon'");
   EXPECT_TRUE(Device::Open(ToyPlugin(), 1, {{"known", "1"}}).ok());
 }
 
@@ -200,7 +211,7 @@ TEST(DeviceTest, OutOfMemoryChangesNothing) {
   std::unique_ptr<Device> device = OpenToy();
   const weft_mem half = device->Alloc(1 << 19).value();
   ExpectCode(device->Alloc((1 << 19) + 1).status(), ErrorCode::kOutOfMemory,
-             "524289 bytes asked for, 524288 in use, 1048576 in total");
+             "524289 bytes asked for, 524288 in use");
   ExpectCode(device->Alloc(UINT64_MAX).status(), ErrorCode::kOutOfMemory, "");
   EXPECT_EQ(device->GetMemInfo()->bytes_in_use, 1u << 19);
   // Exactly what is left still fits, and again after it was freed.
@@ -212,6 +223,38 @@ TEST(DeviceTest, OutOfMemoryChangesNothing) {
   EXPECT_EQ(device->GetMemInfo()->bytes_in_use, 0u);
   EXPECT_EQ(device->GetMemInfo()->peak_bytes, 1u << 20);
   EXPECT_EQ(device->GetMemInfo()->allocations, 0u);
+}
+
+TEST(DeviceTest, WhatCouldNotBeObtainedIsNotInUse) {
+  std::unique_ptr<Device> device = OpenToy();
+  for (Obtaining how : {Obtaining::kNothing, Obtaining::kThrows}) {
+    obtaining = how;
+    for (int i = 0; i < 3; ++i) {  // more than the device has, in sum
+      ExpectCode(device->Alloc(1 << 19).status(), ErrorCode::kOutOfMemory, "");
+    }
+    obtaining = Obtaining::kWell;
+    EXPECT_EQ(device->GetMemInfo()->bytes_in_use, 0u);
+    const weft_mem all = device->Alloc(1 << 20).value();
+    EXPECT_TRUE(device->Free(all).ok());
+  }
+}
+
+TEST(DeviceTest, NoHandleIsAnError) {
+  const weft_device_api& device = ToyPlugin().device();
+  weft_status status{};
+  status.struct_size = sizeof(status);
+  uint64_t tick = 0;
+  uint32_t word = 0;
+  EXPECT_EQ(device.stream_mark(nullptr, &tick, &status), WEFT_INVALID);
+  EXPECT_EQ(device.stream_poll(nullptr, &tick, &status), WEFT_INVALID);
+  EXPECT_EQ(device.stream_wait(nullptr, 1, 0, &status), WEFT_INVALID);
+  EXPECT_EQ(device.stream_close(nullptr, &status), WEFT_INVALID);
+  EXPECT_STREQ(status.message, "no stream");
+  EXPECT_EQ(ToyPlugin().sync2().host_signal(nullptr, &word, &status),
+            WEFT_INVALID);
+  EXPECT_EQ(word, 0u);
+  EXPECT_EQ(ToyPlugin().compute().kernel_close(nullptr, &status), WEFT_INVALID);
+  EXPECT_EQ(device.device_close(nullptr, &status), WEFT_INVALID);
 }
 
 TEST(DeviceTest, AllocationsAreAlignedAndDistinct) {
@@ -529,6 +572,26 @@ TEST(TablesTest, DefaultsForWhatIsMissing) {
   ASSERT_TRUE(s->Mark(&tick).ok());
   EXPECT_TRUE(t->WaitTick(*s, tick).ok());
   EXPECT_TRUE(device->Free(b).ok());
+}
+
+// Work that never ends: an error that says where, and not a wait without end.
+TEST(TablesTest, WaitsHaveAnEnd) {
+  Spoilt hangs;
+  hangs.sections.resize(1);
+  hangs.device.stream_wait = [](weft_stream*, uint64_t, uint64_t,
+                                weft_status*) -> weft_code {
+    return WEFT_TIMEOUT;
+  };
+  const Plugin* plugin = hangs.Adopt().value();
+  std::unique_ptr<Device> device = Device::Open(*plugin, 0).value();
+  auto s = device->OpenStream().value();
+  auto t = device->OpenStream().value();
+  bool busy = false;
+  ExpectCode(s->Sync(5'000'000, &busy), ErrorCode::kDeviceFailed,
+             "toy:0, stream_wait: tick 1 is not done after 5 ms");
+  EXPECT_TRUE(busy);
+  ExpectCode(t->WaitTick(*s, 1, 7'000'000), ErrorCode::kDeviceFailed,
+             "tick 1 is not done after 7 ms");
 }
 
 TEST(TablesTest, OptionalSlotBeyondTheTable) {

@@ -1,8 +1,10 @@
 // The ground floor of a plugin in C++: errors, the host's services, the ELF
 // note.
 //
-//   throw weft_sdk::Error(WEFT_OOM, "no room for 12 bytes");   // inside a
-//   Guard weft_sdk::Host::Log(WEFT_LOG_INFO, "opened");
+//   weft_sdk::Guard(status, [&] {
+//     throw weft_sdk::Error(WEFT_OOM, "no room for 12 bytes");
+//   });
+//   weft_sdk::Host::Log(WEFT_LOG_INFO, "opened");
 //   weft_sdk::Host::ParallelFor(n, [&](uint64_t i) { Row(i); });
 //   WEFT_PLUGIN_NOTE((1u << WEFT_SECTION_DEVICE), WEFT_ISA_BASELINE)
 //

@@ -107,7 +107,10 @@ class InlineDevice {
     }
     alignment = std::max<uint64_t>(alignment, info_.alignment);
     const uint64_t limit = info_.memory_bytes;
-    if (bytes > limit || bytes > UINT64_MAX - alignment) NoRoom(bytes);
+    if (bytes > limit || bytes > UINT64_MAX - alignment) {
+      std::lock_guard<std::mutex> lock(mu_);
+      NoRoom(bytes);
+    }
     const uint64_t obtained =
         (std::max<uint64_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
     {
@@ -116,15 +119,20 @@ class InlineDevice {
       in_use_ += bytes;  // before Obtain, so that the limit holds
       peak_ = std::max(peak_, in_use_);
     }
-    void* memory = Obtain(obtained, alignment);
-    std::lock_guard<std::mutex> lock(mu_);
-    if (memory == nullptr) {
+    void* memory = nullptr;
+    try {
+      memory = Obtain(obtained, alignment);
+      std::lock_guard<std::mutex> lock(mu_);
+      if (memory == nullptr) NoRoom(bytes);
+      const weft_mem mem = reinterpret_cast<weft_mem>(memory);
+      allocations_[mem] = Allocation{bytes, obtained};
+      return mem;
+    } catch (...) {
+      if (memory != nullptr) Release(memory, obtained);
+      std::lock_guard<std::mutex> lock(mu_);
       in_use_ -= bytes;
-      NoRoom(bytes);
+      throw;
     }
-    const weft_mem mem = reinterpret_cast<weft_mem>(memory);
-    allocations_[mem] = Allocation{bytes, obtained};
-    return mem;
   }
 
   void Deallocate(weft_mem mem) {
@@ -169,6 +177,7 @@ class InlineDevice {
     return static_cast<char*>(place.host);
   }
 
+  // Pre-condition: mu_ is held.
   [[noreturn]] void NoRoom(uint64_t bytes) const {
     throw Error(WEFT_OOM, std::to_string(bytes) +
                               " bytes do not fit: " + std::to_string(in_use_) +
@@ -199,6 +208,7 @@ class InlineTables {
     return reinterpret_cast<InlineDevice*>(d);
   }
   static InlineDevice::Stream* From(weft_stream* s) {
+    if (s == nullptr) throw Error(WEFT_INVALID, "no stream");
     return reinterpret_cast<InlineDevice::Stream*>(s);
   }
 
@@ -289,9 +299,11 @@ class InlineTables {
   }
 
   static weft_code StreamClose(weft_stream* stream, weft_status* status) {
-    --From(stream)->device->handles_;
-    delete From(stream);
-    return Ok(status);
+    return Guard(status, [&] {
+      InlineDevice::Stream* s = From(stream);
+      --s->device->handles_;
+      delete s;
+    });
   }
 
   static weft_code Copy(weft_stream* stream, const weft_place* dst,
@@ -311,22 +323,21 @@ class InlineTables {
 
   static weft_code Mark(weft_stream* stream, uint64_t* tick,
                         weft_status* status) {
-    *tick = ++From(stream)->tick;
-    return Ok(status);
+    return Guard(status, [&] { *tick = ++From(stream)->tick; });
   }
 
   static weft_code Poll(weft_stream* stream, uint64_t* done,
                         weft_status* status) {
-    *done = From(stream)->tick.load();
-    return Ok(status);
+    return Guard(status, [&] { *done = From(stream)->tick.load(); });
   }
 
   static weft_code Wait(weft_stream* stream, uint64_t tick, uint64_t timeout_ns,
                         weft_status* status) {
-    if (tick > From(stream)->tick.load()) {
-      return Fail(status, WEFT_INVALID, "a tick that was never marked");
-    }
-    return Ok(status);
+    return Guard(status, [&] {
+      if (tick > From(stream)->tick.load()) {
+        throw Error(WEFT_INVALID, "a tick that was never marked");
+      }
+    });
   }
 
   static weft_code KernelMatch(weft_device* device, const weft_op_desc* desc,
@@ -376,6 +387,7 @@ class InlineTables {
   static weft_code KernelClose(weft_kernel* kernel, weft_status* status) {
     return Guard(status, [&] {
       auto* open = reinterpret_cast<OpenKernel*>(kernel);
+      if (open == nullptr) throw Error(WEFT_INVALID, "no kernel");
       --open->device->handles_;
       delete open;
     });
@@ -404,9 +416,11 @@ class InlineTables {
 
   static weft_code HostSignal(weft_stream* stream, uint32_t* word,
                               weft_status* status) {
-    __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-    return Ok(status);
+    return Guard(status, [&] {
+      From(stream);
+      __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+      syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+    });
   }
 
   static weft_code WaitTick(weft_stream* stream, weft_stream* other,
