@@ -10,8 +10,8 @@
 // complete and its signals are given; poll and wait return the error. A lost
 // device does so on every stream.
 //
-// Threading: Device is thread-safe. A Stream has one submitter at a time; Done
-// and Wait may come from any thread.
+// Threading: Device is thread-safe. Calls that submit to a Stream must not
+// overlap; Done and Wait may come from any thread.
 #ifndef WEFT_DEVICES_SIM_SIM_DEVICE_H_
 #define WEFT_DEVICES_SIM_SIM_DEVICE_H_
 

@@ -20,7 +20,8 @@
  *     bytes further on. Structs without a size (weft_string, weft_key_value,
  *     weft_place, weft_section, weft_note) never change. Unknown flag bits are
  *     refused with WEFT_INVALID.
- *  2. Who allocates frees, by the paired function. No malloc crosses the line.
+ *  2. Memory goes back to the side it came from, through the function beside
+ *     the one that gave it; malloc and free are never mixed across the line.
  *  3. Handles are pointers to incomplete types, or 64-bit ids (memory). Weft
  *     never dereferences a weft_mem.
  *  4. Descriptors are valid for the call; the callee copies what it keeps.
@@ -28,10 +29,10 @@
  *  5. No exception, signal, exit, abort or stdio crosses the line; no
  *     environment, locale, floating-point mode or affinity is changed.
  *  6. Threads: device_info from any thread; open and close are serialised by
- *     Weft; mem_*, kernel_match and kernel_open are thread-safe; a stream has
- *     one submitter at a time, while stream_poll and stream_wait may come from
- *     any thread. Threads that a plugin creates have signals masked, are
- *     named, and are joined in device_close.
+ *     Weft; mem_*, kernel_match and kernel_open are thread-safe. Calls that
+ *     submit to one stream never overlap; stream_poll and stream_wait may come
+ *     from any thread meanwhile. Threads that a plugin creates have signals
+ *     masked, are named, and are joined in device_close.
  *  7. Poison, not hang: after a fault every later tick of that stream
  *     completes, and poll and wait return the error.
  *
@@ -112,7 +113,8 @@ typedef struct weft_host_services {
   /* Value of an option that the job or the user set for this plugin; data is
    * null where it is not set. Instead of getenv. */
   weft_string (*option_get)(void* context, weft_string key);
-  /* Wakes the worker that owns `token` (given with weft_stream_options). */
+  /* Wakes the worker that gave `token` with weft_stream_options. A token whose
+   * worker is gone, or 0, does nothing. See WEFT_DEVICE_NOTIFIES. */
   void (*notify)(void* context, uint64_t token);
   uint64_t (*now_ns)(void* context); /* monotonic */
   void* (*alloc)(void* context, uint64_t bytes, uint64_t alignment);
@@ -178,6 +180,9 @@ typedef uint64_t weft_mem; /* 0 is never valid */
 /* Work is done when the call returns: no ticks. */
 #define WEFT_DEVICE_INLINE 1u
 #define WEFT_DEVICE_HOST_MAPPED 2u /* mem2.host_map works on all its memory */
+/* Calls notify with a stream's token after each tick of it that is done or in
+ * error. Weft then neither polls its streams nor asks them for signals. */
+#define WEFT_DEVICE_NOTIFIES 4u
 
 typedef struct weft_device_info {
   uint32_t struct_size;

@@ -12,8 +12,6 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kWaitSliceNs = 1000000000;  // 1 s
-
 weft_status NewStatus() {
   weft_status status;
   status.struct_size = sizeof(status);
@@ -115,6 +113,7 @@ absl::StatusOr<DeviceInfo> Device::Info(const Plugin& plugin, uint32_t index) {
   // A claim without the function behind it is worth nothing.
   info.host_mapped = (raw.flags & WEFT_DEVICE_HOST_MAPPED) != 0 &&
                      plugin.mem2().host_map != nullptr;
+  info.notifies = (raw.flags & WEFT_DEVICE_NOTIFIES) != 0;
   return info;
 }
 
@@ -133,6 +132,12 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const Plugin& plugin,
   weft_status status = NewStatus();
   const weft_code code =
       plugin.device().device_open(index, &raw, &context.handle, &status);
+  if (code == WEFT_INVALID && !options.empty()) {
+    return MakeError(
+        ErrorCode::kBadValue,
+        absl::StrCat("device ", DeviceName(plugin, index),
+                     ", an option is refused: ", Text(status.message)));
+  }
   if (code != WEFT_OK) return context.Fail("device_open", code, status);
   return std::unique_ptr<Device>(new Device(context, std::move(info)));
 }
@@ -166,10 +171,9 @@ absl::StatusOr<weft_mem> Device::Alloc(uint64_t bytes, uint32_t kind,
       context_.handle, bytes, kind, alignment, &mem, &status);
   if (code == WEFT_OOM) {
     MutexLock lock(&mu_);
-    return Annotate(
-        context_.Fail("mem_alloc", code, status),
-        absl::StrCat(bytes, " bytes asked for, ", counted_.bytes_in_use,
-                     " in use, ", info_.memory_bytes, " in total"));
+    return Annotate(context_.Fail("mem_alloc", code, status),
+                    absl::StrCat(bytes, " bytes asked for, ",
+                                 counted_.bytes_in_use, " in use"));
   }
   if (code != WEFT_OK) return context_.Fail("mem_alloc", code, status);
   if (mem == 0) {
@@ -223,7 +227,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Device::OpenStream(
   const weft_code code = plugin().device().stream_open(
       context_.handle, &options, &handle, &status);
   if (code != WEFT_OK) return context_.Fail("stream_open", code, status);
-  return std::unique_ptr<Stream>(new Stream(context_, handle));
+  return std::unique_ptr<Stream>(
+      new Stream(context_, handle, info_.notifies && notify_token != 0));
 }
 
 absl::StatusOr<void*> Device::HostMap(weft_mem mem, uint64_t offset,
@@ -298,7 +303,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> Device::OpenKernel(
 
 // ---- Stream ----------------------------------------------------------------
 
-Stream::Stream(const DeviceContext& context, weft_stream* handle)
+Stream::Stream(const DeviceContext& context, weft_stream* handle, bool notifies)
     : copy_(context.plugin->device().copy),
       mark_(context.plugin->device().stream_mark),
       poll_(context.plugin->device().stream_poll),
@@ -307,6 +312,7 @@ Stream::Stream(const DeviceContext& context, weft_stream* handle)
       wait_(context.plugin->device().stream_wait),
       host_signal_(context.plugin->sync2().host_signal),
       wait_tick_(context.plugin->sync2().stream_wait_tick),
+      notifies_(notifies),
       context_(context) {}
 
 Stream::~Stream() {
@@ -326,13 +332,22 @@ absl::StatusOr<bool> Stream::Wait(uint64_t tick, uint64_t timeout_ns) {
   return context_.Fail("stream_wait", code, status);
 }
 
-absl::Status Stream::Sync() {
+absl::Status Stream::TimedOut(absl::string_view call, uint64_t tick,
+                              uint64_t timeout_ns) const {
+  return MakeError(
+      ErrorCode::kDeviceFailed,
+      absl::StrCat("device ", DeviceName(*context_.plugin, context_.index),
+                   ", ", call, ": tick ", tick, " is not done after ",
+                   timeout_ns / 1'000'000, " ms"));
+}
+
+absl::Status Stream::Sync(uint64_t timeout_ns, bool* busy) {
   uint64_t tick = 0;
   WEFT_RETURN_IF_ERROR(Mark(&tick));
-  while (true) {
-    WEFT_ASSIGN_OR_RETURN(const bool done, Wait(tick, kWaitSliceNs));
-    if (done) return absl::OkStatus();
-  }
+  WEFT_ASSIGN_OR_RETURN(const bool done, Wait(tick, timeout_ns));
+  if (done) return absl::OkStatus();
+  if (busy != nullptr) *busy = true;
+  return TimedOut("stream_wait", tick, timeout_ns);
 }
 
 absl::Status Stream::HostSignal(uint32_t* word) {
@@ -342,7 +357,8 @@ absl::Status Stream::HostSignal(uint32_t* word) {
   return context_.Fail("host_signal", code, status_);
 }
 
-absl::Status Stream::WaitTick(Stream& other, uint64_t tick) {
+absl::Status Stream::WaitTick(Stream& other, uint64_t tick,
+                              uint64_t timeout_ns) {
   if (wait_tick_ != nullptr && context_.handle == other.context_.handle) {
     const weft_code code = wait_tick_(handle_, other.handle_, tick, &status_);
     if (code == WEFT_OK) return absl::OkStatus();
@@ -350,10 +366,9 @@ absl::Status Stream::WaitTick(Stream& other, uint64_t tick) {
       return context_.Fail("stream_wait_tick", code, status_);
     }
   }
-  while (true) {
-    WEFT_ASSIGN_OR_RETURN(const bool done, other.Wait(tick, kWaitSliceNs));
-    if (done) return absl::OkStatus();
-  }
+  WEFT_ASSIGN_OR_RETURN(const bool done, other.Wait(tick, timeout_ns));
+  if (done) return absl::OkStatus();
+  return other.TimedOut("stream_wait", tick, timeout_ns);
 }
 
 // ---- Kernel ----------------------------------------------------------------

@@ -17,9 +17,9 @@
 // A call that succeeds makes no absl::Status with a payload and clears no
 // message: Launch() costs an indirect call and a branch.
 //
-// Threading: Device is thread-safe, but for Open and Close. A Stream has one
-// submitter at a time (Copy, Launch, Mark, HostSignal, WaitTick); Poll and Wait
-// may come from any thread. A Kernel may be launched on several streams at
+// Threading: Device is thread-safe, but for Open and Close. Of a Stream, Copy,
+// Launch, Mark, HostSignal, WaitTick and Sync must not overlap; Poll and Wait
+// may, from any thread. A Kernel may be launched on several streams at
 // once. Ownership: streams and kernels must be destroyed before their device.
 #ifndef WEFT_PLUGINS_HOST_DEVICE_H_
 #define WEFT_PLUGINS_HOST_DEVICE_H_
@@ -56,6 +56,7 @@ struct DeviceInfo {
   int32_t numa_node = -1;
   bool is_inline = false;    // no ticks needed: work is done on return
   bool host_mapped = false;  // HostMap works on all its memory
+  bool notifies = false;     // HostHooks::notify comes after each tick
 };
 
 struct KernelMatch {
@@ -127,17 +128,29 @@ class Stream {
   // True where `tick` is done, false after `timeout_ns`.
   absl::StatusOr<bool> Wait(uint64_t tick, uint64_t timeout_ns);
 
-  // Mark, and wait until it is done, however long that takes.
-  absl::Status Sync();
+  // How long Sync and WaitTick wait where the caller does not say: far more
+  // than any work takes, so that a device that hangs is an error.
+  static constexpr uint64_t kLongWaitNs = 300'000'000'000;
+
+  // Mark, and wait until it is done. After `timeout_ns` kDeviceFailed, which
+  // names the device and the tick; the work is then still under way, and what
+  // it uses must stay (`busy`, where not null, is set).
+  absl::Status Sync(uint64_t timeout_ns = kLongWaitNs, bool* busy = nullptr);
 
   // Bumps *word, a futex word, when the work submitted so far is done.
   // Pre-condition: has_host_signal().
   bool has_host_signal() const { return host_signal_ != nullptr; }
   absl::Status HostSignal(uint32_t* word);
 
+  // True where the device wakes the owner of the stream's token after each
+  // tick.
+  bool notifies() const { return notifies_; }
+
   // Work submitted from now on starts after `tick` of `other`. Where the plugin
-  // cannot, the calling thread waits for the tick instead.
-  absl::Status WaitTick(Stream& other, uint64_t tick);
+  // cannot, the calling thread waits for the tick instead; after `timeout_ns`
+  // kDeviceFailed, and nothing has changed.
+  absl::Status WaitTick(Stream& other, uint64_t tick,
+                        uint64_t timeout_ns = kLongWaitNs);
 
   weft_stream* handle() const { return handle_; }
   const DeviceContext& context() const { return context_; }
@@ -145,17 +158,21 @@ class Stream {
  private:
   friend class Device;
   friend class Kernel;
-  Stream(const DeviceContext& context, weft_stream* handle);
+  Stream(const DeviceContext& context, weft_stream* handle, bool notifies);
+  absl::Status TimedOut(absl::string_view call, uint64_t tick,
+                        uint64_t timeout_ns) const;
 
   decltype(weft_device_api::copy) copy_;
   decltype(weft_device_api::stream_mark) mark_;
   decltype(weft_device_api::stream_poll) poll_;
   weft_stream* const handle_;
-  // The submitter's; written by the plugin, read only on an error.
+  // Of the calls that do not overlap; written by the plugin, read only on an
+  // error.
   weft_status status_;
   decltype(weft_device_api::stream_wait) wait_;
   decltype(weft_sync2_api::host_signal) host_signal_;
   decltype(weft_sync2_api::stream_wait_tick) wait_tick_;
+  const bool notifies_;
   const DeviceContext context_;
 };
 
@@ -216,7 +233,7 @@ class Device {
   std::string Name() const;  // "cpu:0"
 
   // `kind` is WEFT_MEM_*; alignment 0 is the device's own. kOutOfMemory names
-  // the bytes asked for, in use and in total.
+  // the bytes asked for and in use; the plugin itself knows the limit.
   absl::StatusOr<weft_mem> Alloc(uint64_t bytes,
                                  uint32_t kind = WEFT_MEM_DEVICE,
                                  uint64_t alignment = 0);

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/mailbox.h"
+#include "runtime/bus/wake_token.h"
 
 namespace weft::runtime {
 namespace {
@@ -150,6 +151,27 @@ TEST(FutexWordTest, SleepHasADeadline) {
   }
   word.Awake();
   EXPECT_GE(word.sleeps(), 1u);
+}
+
+TEST(WakeTokenTest, WakesItsWordWhileItLives) {
+  FutexWord word, other;
+  uint64_t number = 0;
+  {
+    WakeToken token(&word), next(&other);
+    number = token.number();
+    EXPECT_NE(number, 0u);
+    EXPECT_NE(number, next.number());
+    const uint32_t seen = word.Announce();
+    WakeToken::Notify(number);
+    EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u));
+    word.Awake();
+  }
+  const uint32_t before = *word.raw();
+  WakeToken::Notify(number);
+  WakeToken::Notify(0);
+  WakeToken::Notify(~uint64_t{0});
+  EXPECT_EQ(*word.raw(), before);
+  EXPECT_NE(WakeToken(&word).number(), number);
 }
 
 TEST(FutexWordTest, ForeignAdditionOfOneWakesToo) {

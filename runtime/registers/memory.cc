@@ -6,16 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/align.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "glog/logging.h"
 
 namespace weft::runtime {
 namespace {
-
-uint64_t RoundUp(uint64_t n, uint64_t alignment) {
-  return (n + alignment - 1) / alignment * alignment;
-}
 
 std::string Describe(const StateEntry& s) {
   return absl::StrCat(DTypeName(s.dtype), "[", absl::StrJoin(s.dims, ","),
@@ -80,7 +77,8 @@ Device* ProgramMemory::device(uint32_t plan_device) const {
 
 // ---- SessionMemory --------------------------------------------------------
 
-SessionMemory::SessionMemory(std::vector<Device*> devices) {
+SessionMemory::SessionMemory(std::vector<Device*> devices, uint64_t sync_ns)
+    : sync_ns_(sync_ns) {
   for (Device* device : devices) {
     auto entry = std::make_unique<PerDevice>();
     entry->device = device;
@@ -215,7 +213,7 @@ absl::Status SessionMemory::ReserveArenas(const plan::Plan& plan,
     } else {
       uint64_t alignment =
           std::max<uint32_t>(device.device->info().alignment, 1);
-      uint64_t base = RoundUp(overlay[d], alignment);
+      uint64_t base = AlignUp(overlay[d], alignment);
       overlay[d] = base + arena.bytes();
       region = {&device.overlay, base};
       if (arena.kind() == plan::Arena::SCRATCH) {
@@ -243,7 +241,7 @@ absl::Status SessionMemory::ReserveConstants(const plan::Plan& plan,
     int d = device_of[constant.device()];
     uint64_t alignment =
         std::max<uint32_t>(devices_[d]->device->info().alignment, 1);
-    uint64_t base = RoundUp(end[d], alignment);
+    uint64_t base = AlignUp(end[d], alignment);
     end[d] = base + constant.data().size();
     program->constants_.push_back({&devices_[d]->constants, base});
     pending_.push_back({d, base, &constant.data()});
@@ -285,7 +283,8 @@ absl::Status SessionMemory::Allocate() {
     used[c.device] = true;
   }
   for (size_t d = 0; d < devices_.size(); ++d) {
-    if (used[d]) WEFT_RETURN_IF_ERROR(devices_[d]->stream->Sync());
+    if (!used[d]) continue;
+    WEFT_RETURN_IF_ERROR(devices_[d]->stream->Sync(sync_ns_, &busy_));
   }
   pending_.clear();
   return absl::OkStatus();
@@ -313,11 +312,22 @@ absl::Status SessionMemory::CopyState(const StateEntry& state, char* host,
   }
   if (bytes == 0) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(Stream * stream, StreamOf(state.device));
-  weft_place device = AtDevice(devices_[state.device]->state.mem, state.offset);
-  weft_place here = AtHost(host);
-  WEFT_RETURN_IF_ERROR(write ? stream->Copy(device, here, bytes)
-                             : stream->Copy(here, device, bytes));
-  return stream->Sync();
+  const PerDevice& at = *devices_[state.device];
+  const weft_place device = AtDevice(at.state.mem, state.offset);
+  if (at.device->info().is_inline) {  // done on return
+    return write ? stream->Copy(device, AtHost(host), bytes)
+                 : stream->Copy(AtHost(host), device, bytes);
+  }
+  // By way of bytes that stay, should the device not come to an end.
+  std::unique_ptr<char[]> stage(new char[bytes]);
+  if (write) memcpy(stage.get(), host, bytes);
+  const weft_place here = AtHost(stage.get());
+  absl::Status done = write ? stream->Copy(device, here, bytes)
+                            : stream->Copy(here, device, bytes);
+  if (done.ok()) done = stream->Sync(sync_ns_, &busy_);
+  if (busy_) kept_.push_back(std::move(stage));
+  if (done.ok() && !write) memcpy(host, stage.get(), bytes);
+  return done;
 }
 
 absl::Status SessionMemory::ReadState(const StateEntry& state,

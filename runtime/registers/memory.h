@@ -108,7 +108,9 @@ class ProgramMemory {
 
 class SessionMemory {
  public:
-  explicit SessionMemory(std::vector<Device*> devices);
+  // `sync_ns`: how long a device may take for constants or state.
+  explicit SessionMemory(std::vector<Device*> devices,
+                         uint64_t sync_ns = Stream::kLongWaitNs);
   ~SessionMemory();
   SessionMemory(const SessionMemory&) = delete;
   SessionMemory& operator=(const SessionMemory&) = delete;
@@ -122,11 +124,16 @@ class SessionMemory {
   // after later reservations, which then must fit into what is there.
   absl::Status Allocate();
 
+  // A device did not end its work in time: this object must not be destroyed.
+  bool busy() const { return busy_; }
+
   // By the session's device index.
   uint64_t PlannedBytes(int device) const;
 
   const std::map<std::string, StateEntry>& states() const { return states_; }
-  // Copies between the host and a state at rest, waiting for the device.
+  // Copies between the host and a state at rest, waiting for the device. Where
+  // that takes too long, kDeviceFailed, and the caller's bytes are not used
+  // any more.
   absl::Status ReadState(const StateEntry& state, absl::Span<char> out);
   absl::Status WriteState(const StateEntry& state, absl::Span<const char> data);
 
@@ -160,6 +167,10 @@ class SessionMemory {
 
   std::vector<std::unique_ptr<PerDevice>> devices_;
   std::vector<std::unique_ptr<ProgramMemory>> programs_;
+  const uint64_t sync_ns_;
+  bool busy_ = false;
+  // What late copies may still touch.
+  std::vector<std::unique_ptr<char[]>> kept_;
   std::vector<PendingConstant> pending_;
   std::map<std::string, StateEntry> states_;
 };

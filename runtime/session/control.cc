@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "glog/logging.h"
 
@@ -65,12 +66,27 @@ absl::StatusOr<uint64_t> Control::Run(uint64_t first_step, uint64_t periods) {
 }
 
 absl::StatusOr<uint64_t> Control::Result() const {
-  if (!cause_.ok()) return cause_;
+  if (!cause_.ok()) return WithUndrained(cause_);
   for (const auto& worker : program_.workers()) {
-    if (!worker->failure().ok()) return worker->failure();
+    if (!worker->failure().ok()) return WithUndrained(worker->failure());
   }
   program_.periods_done = lease_;
   return lease_ - first_;
+}
+
+// The failure, and which devices have not ended their work since.
+absl::Status Control::WithUndrained(const absl::Status& failure) const {
+  if (stuck_) return failure;  // workers may still be writing their lists
+  std::vector<std::string> late;
+  for (const auto& worker : program_.workers()) {
+    late.insert(late.end(), worker->undrained().begin(),
+                worker->undrained().end());
+  }
+  if (late.empty()) return failure;
+  return MakeError(
+      ErrorCodeOf(failure),
+      absl::StrCat(failure.message(), "; after ", options_.drain_ns / 1'000'000,
+                   " ms work is under way on ", absl::StrJoin(late, ", ")));
 }
 
 uint64_t Control::SlowestFinished() const {
@@ -135,6 +151,7 @@ void Control::Abort(absl::Status cause) {
   if (cause_.ok()) cause_ = std::move(cause);
   if (aborting_) return;
   aborting_ = true;
+  // A worker waits once for all its devices; the rest is for hearing of it.
   deadline_ns_ = NowNs() + 2 * options_.drain_ns;
   Broadcast(Message::Abort());
 }

@@ -54,6 +54,7 @@ class Control {
   void FinishReports();
   uint64_t SlowestFinished() const;
   absl::StatusOr<uint64_t> Result() const;
+  absl::Status WithUndrained(const absl::Status& failure) const;
 
   Program& program_;
   const std::vector<std::unique_ptr<WorkerThread>>& threads_;

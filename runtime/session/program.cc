@@ -12,13 +12,10 @@
 namespace weft::runtime {
 
 absl::StatusOr<Stream*> StreamPool::Get(Device* device, uint32_t worker,
-                                        uint32_t n, FutexWord* word) {
+                                        uint32_t n, uint64_t token) {
   std::unique_ptr<Stream>& stream = streams_[{device, worker, n}];
   if (stream == nullptr) {
-    // The token is the word that HostHooks::notify wakes.
-    WEFT_ASSIGN_OR_RETURN(
-        stream,
-        device->OpenStream(/*priority=*/0, reinterpret_cast<uintptr_t>(word)));
+    WEFT_ASSIGN_OR_RETURN(stream, device->OpenStream(/*priority=*/0, token));
   }
   return stream.get();
 }
@@ -68,6 +65,17 @@ absl::Status Program::OpenKernels(const ProgramMemory& memory) {
 
 absl::Status Program::Prepare(const Resources& resources) {
   if (!workers_.empty()) return absl::OkStatus();
+  absl::Status made = MakeWorkers(resources);
+  if (made.ok()) return made;
+  workers_.clear();
+  executors_.clear();
+  control_box_.reset();
+  ports_.clear();
+  boxes_.clear();
+  return made;
+}
+
+absl::Status Program::MakeWorkers(const Resources& resources) {
   const uint32_t count = plan_->workers();
   std::vector<actor::ActorTable> tables;
   // Every worker reports FINISHED for periods under way, and little else.
@@ -86,17 +94,14 @@ absl::Status Program::Prepare(const Resources& resources) {
     ports_.push_back({boxes_.back().get(), resources.words[w]});
     tables.push_back(std::move(table));
   }
-  std::vector<WorkerTrace*> traces(count, nullptr);
-  if (resources.trace != nullptr) {
-    traces = resources.trace->AddProgram(*plan_);
+  // A log keeps what it was told of: once is enough.
+  if (resources.trace != nullptr && traces_.empty()) {
+    traces_ = resources.trace->AddProgram(*plan_);
   }
+  traces_.resize(count, nullptr);
   for (uint32_t w = 0; w < count; ++w) {
-    absl::Status made =
-        MakeWorker(w, std::move(tables[w]), resources, traces[w]);
-    if (!made.ok()) {
-      workers_.clear();
-      return made;
-    }
+    WEFT_RETURN_IF_ERROR(
+        MakeWorker(w, std::move(tables[w]), resources, traces_[w]));
   }
   return absl::OkStatus();
 }
@@ -118,7 +123,7 @@ absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
       WEFT_ASSIGN_OR_RETURN(
           opened, resources.streams->Get(memory_->device(stream.device()),
                                          number, ordinal[stream.device()]++,
-                                         resources.words[number]));
+                                         resources.tokens[number]));
     }
     environment.streams.push_back(opened);
   }

@@ -33,8 +33,9 @@ namespace weft::runtime {
 // stream that a plan has on a device and a worker is one object.
 class StreamPool {
  public:
+  // `token` is what the device may hand to HostHooks::notify.
   absl::StatusOr<Stream*> Get(Device* device, uint32_t worker, uint32_t n,
-                              FutexWord* word);
+                              uint64_t token);
 
  private:
   std::map<std::tuple<Device*, uint32_t, uint32_t>, std::unique_ptr<Stream>>
@@ -46,6 +47,7 @@ class Program {
   struct Resources {
     StreamPool* streams = nullptr;
     std::vector<FutexWord*> words;  // by worker
+    std::vector<uint64_t> tokens;   // by worker
     FutexWord* control_word = nullptr;
     uint64_t spin_ns = 0;
     uint64_t wake_periods = 0;
@@ -62,7 +64,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Nothing where it was done before.
+  // Nothing where it was done before. After a failure as if never called.
   absl::Status Prepare(const Resources& resources);
 
   const plan::PlanView& view() const { return *view_; }
@@ -79,6 +81,7 @@ class Program {
  private:
   Program() = default;
   absl::Status OpenKernels(const ProgramMemory& memory);
+  absl::Status MakeWorkers(const Resources& resources);
   absl::Status MakeWorker(uint32_t number, actor::ActorTable table,
                           const Resources& resources, WorkerTrace* trace);
 
@@ -91,6 +94,7 @@ class Program {
   std::vector<std::unique_ptr<Mailbox<actor::Message>>> boxes_;
   std::vector<Port> ports_;
   std::unique_ptr<Mailbox<actor::Message>> control_box_;
+  std::vector<WorkerTrace*> traces_;  // by worker; null: not traced
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

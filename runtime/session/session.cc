@@ -9,9 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/os.h"
 #include "core/base/status_macros.h"
 #include "glog/logging.h"
+#include "plugins/host/services.h"
+#include "runtime/bus/wake_token.h"
 #include "runtime/pool/cores.h"
 #include "runtime/registers/memory.h"
 #include "runtime/session/control.h"
@@ -41,6 +44,7 @@ struct Session::Impl {
   bool prepared = false;
 
   absl::Status Prepare();
+  absl::Status BreakIfBusy(absl::Status status);
   uint64_t SpinNs() const;
 };
 
@@ -51,20 +55,31 @@ uint64_t Session::Impl::SpinNs() const {
   return cores == 1 || threads.size() > cores ? 0 : 20'000;
 }
 
+// A device that still works on memory can't be asked for anything again.
+absl::Status Session::Impl::BreakIfBusy(absl::Status status) {
+  if (memory->busy() && broken.ok()) broken = status;
+  return status;
+}
+
 // Memory for all programs, then everything that needs addresses.
 absl::Status Session::Impl::Prepare() {
   if (prepared) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(memory->Allocate());
+  WEFT_RETURN_IF_ERROR(BreakIfBusy(memory->Allocate()));
   uint32_t workers = 0;
   for (auto& [name, program] : programs) {
     workers = std::max(workers, program->view().proto().workers());
   }
   while (threads.size() < workers) {
-    threads.push_back(std::make_unique<WorkerThread>(threads.size()));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerThread> thread,
+                          WorkerThread::Create(threads.size()));
+    threads.push_back(std::move(thread));
   }
   Program::Resources resources;
   resources.streams = streams.get();
-  for (auto& thread : threads) resources.words.push_back(thread->word());
+  for (auto& thread : threads) {
+    resources.words.push_back(thread->word());
+    resources.tokens.push_back(thread->token());
+  }
   resources.control_word = &control_word;
   resources.spin_ns = SpinNs();
   resources.wake_periods = options.periods_in_flight / 2 + 1;
@@ -80,7 +95,8 @@ absl::Status Session::Impl::Prepare() {
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
-  if (WaitForStuckWorkers()) {
+  const std::string reason = WhyNotFreed();
+  if (reason.empty()) {
     // Threads end first: a worker looks at its program until it has left it.
     // Then the devices' queues: what they still do may wake a worker's word.
     for (auto& thread : impl_->threads) thread->Join();
@@ -88,9 +104,36 @@ Session::~Session() {
     impl_->streams.reset();
     return;
   }
-  LOG(ERROR) << "a worker never came back; its session is not freed";
-  for (auto& thread : impl_->threads) thread->Abandon();
-  (void)impl_.release();
+  // Closing a stream waits for its work, so nothing is closed and nothing
+  // freed.
+  LOG(ERROR) << reason << "; its session is not freed";
+  for (auto& thread : impl_->threads) {
+    if (thread->busy()) {
+      thread->Abandon();
+    } else {
+      thread->Join();
+    }
+  }
+  static auto* kept = new std::vector<std::unique_ptr<Impl>>;
+  static Mutex* mu = new Mutex;
+  MutexLock lock(mu);
+  kept->push_back(std::move(impl_));
+}
+
+// Who still uses the session's memory; empty where nobody does.
+std::string Session::WhyNotFreed() {
+  if (!WaitForStuckWorkers()) return "a worker never came back";
+  if (impl_->memory->busy()) return std::string(impl_->broken.message());
+  for (const auto& [name, program] : impl_->programs) {
+    for (const auto& worker : program->workers()) {
+      if (worker->undrained().empty()) continue;
+      // Late is not never.
+      const std::vector<std::string> late = worker->DrainStreams(NowNs());
+      if (late.empty()) continue;
+      return absl::StrCat("work does not end on ", absl::StrJoin(late, ", "));
+    }
+  }
+  return "";
 }
 
 // False where a thread still runs in there, so that its memory must stay.
@@ -112,12 +155,16 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
   if (devices.empty()) {
     return MakeError(ErrorCode::kDeviceNotFound, "a session without devices");
   }
+  HostHooks hooks = CurrentHostHooks();
+  hooks.notify = &WakeToken::Notify;
+  SetHostHooks(hooks);
   auto impl = std::make_unique<Impl>();
   impl->devices = devices;
   impl->options = options;
   impl->options.periods_in_flight =
       std::min(options.periods_in_flight, kMaxPeriodsInFlight);
-  impl->memory = std::make_unique<SessionMemory>(std::move(devices));
+  impl->memory =
+      std::make_unique<SessionMemory>(std::move(devices), options.sync_ns);
   impl->streams = std::make_unique<StreamPool>();
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
@@ -211,7 +258,7 @@ absl::Status Session::ReadState(absl::string_view name, absl::Span<char> out) {
   WEFT_RETURN_IF_ERROR(impl_->Prepare());
   WEFT_ASSIGN_OR_RETURN(const StateEntry* state,
                         FindState(*impl_->memory, name));
-  return impl_->memory->ReadState(*state, out);
+  return impl_->BreakIfBusy(impl_->memory->ReadState(*state, out));
 }
 
 absl::Status Session::WriteState(absl::string_view name,
@@ -220,7 +267,7 @@ absl::Status Session::WriteState(absl::string_view name,
   WEFT_RETURN_IF_ERROR(impl_->Prepare());
   WEFT_ASSIGN_OR_RETURN(const StateEntry* state,
                         FindState(*impl_->memory, name));
-  return impl_->memory->WriteState(*state, data);
+  return impl_->BreakIfBusy(impl_->memory->WriteState(*state, data));
 }
 
 std::map<std::string, uint64_t> Session::PlannedBytes() const {

@@ -68,8 +68,14 @@ struct SessionOptions {
   std::function<void(const std::string& report)> on_stall;
   // Without a finished period for so long, the run fails; 0 = never.
   uint64_t stall_abort_ns = 0;
-  // After an abort, how long to wait for work that devices still do.
+  // After an abort, how long to wait for work that devices still do: one time
+  // for all of them. A device that takes longer is named in the error of Run,
+  // and unless it has ended when the session does, what it may use (streams,
+  // memory, kernels) is kept for ever, so that its device cannot be closed.
   uint64_t drain_ns = 5'000'000'000;
+  // How long a device may take to fill constants, or to read or write a state.
+  // After that as above, and the session is broken.
+  uint64_t sync_ns = Stream::kLongWaitNs;
   // Records acts where set. Borrowed.
   TraceLog* trace = nullptr;
 };
@@ -136,6 +142,7 @@ class Session {
 
  private:
   bool WaitForStuckWorkers();
+  std::string WhyNotFreed();
 
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);

@@ -23,6 +23,7 @@
 #include "runtime/observe/trace_writer.h"
 #include "runtime/session/device_oracle.h"
 #include "runtime/testing/fake_plugin.h"
+#include "runtime/testing/no_threads.h"
 #include "runtime/testing/plan_builder.h"
 
 namespace {
@@ -56,6 +57,7 @@ using testing::FakeOptions;
 using testing::FakePlugin;
 using ::testing::HasSubstr;
 using testing::In;
+using testing::NotifyingFakePlugin;
 using testing::Out;
 using testing::PlanBuilder;
 using testing::SetFakeOptions;
@@ -242,9 +244,11 @@ Expected Reference(uint64_t first_step, uint64_t steps, uint32_t micro) {
 class Fixture {
  public:
   explicit Fixture(const FakeOptions& options = {}, bool signals = false,
-                   SessionOptions session_options = {}) {
+                   SessionOptions session_options = {})
+      : Fixture(options, FakePlugin(signals), session_options) {}
+  Fixture(const FakeOptions& options, const Plugin& plugin,
+          SessionOptions session_options = {}) {
     SetFakeOptions(options);
-    const Plugin& plugin = FakePlugin(signals);
     host = *Device::Open(plugin, 0);
     dev = *Device::Open(plugin, 1);
     bindings.sources["data"] = &data;
@@ -253,8 +257,20 @@ class Fixture {
   }
   ~Fixture() {
     session.reset();
+    if (session_stays) {
+      StayForEver();
+      return;
+    }
     EXPECT_TRUE(host->Close().ok());
     EXPECT_TRUE(dev->Close().ok());
+  }
+  // What a session that is not freed still has.
+  void StayForEver() {
+    static auto* devices = new std::vector<std::unique_ptr<Device>>;
+    for (auto* device : {&host, &dev}) {
+      EXPECT_FALSE((*device)->Close().ok());
+      devices->push_back(std::move(*device));
+    }
   }
   void Load(const Shape& shape) {
     absl::Status s = session->LoadProgram(InitPlan(shape, kStart), {});
@@ -276,6 +292,7 @@ class Fixture {
     return w;
   }
 
+  bool session_stays = false;
   std::unique_ptr<Device> host, dev;
   Data data;
   Rows rows;
@@ -283,22 +300,36 @@ class Fixture {
   std::unique_ptr<Session> session;
 };
 
-// data on worker 1 -> neg on worker 0 -> loss on worker 1.
-plan::Plan NegPlan() {
+// data on worker 1 -> neg on worker 0 -> loss on worker 1. `async`: neg between
+// copies to and from fake:1.
+plan::Plan NegPlan(bool async = false) {
   PlanBuilder b("neg");
   uint32_t host = b.AddDevice("fake:0", true);
-  uint32_t compute = b.AddStream("compute", host, 0, true);
+  uint32_t dev = async ? b.AddDevice("fake:1", false) : host;
+  uint32_t compute = b.AddStream("compute", dev, 0, true);
   uint32_t io = b.AddStream("io", host, 1, false);
   uint32_t x = b.AddRegister("x", host, {kWidth});
   uint32_t y = b.AddRegister("y", host, {kWidth});
+  uint32_t xd = async ? b.AddRegister("xd", dev, {kWidth}) : x;
+  uint32_t yd = async ? b.AddRegister("yd", dev, {kWidth}) : y;
+  std::vector<uint32_t> order;
   uint32_t source = b.AddTask(Task::SOURCE, "data", io, 1, "data");
   b.Output(source, x);
+  if (async) {
+    order.push_back(b.AddTask(Task::COPY, "upload", compute));
+    b.Input(order.back(), x).Output(order.back(), xd);
+  }
   uint32_t neg = b.AddTask(Task::COMPUTE, "neg", compute);
-  b.Input(neg, x).Output(neg, y);
+  b.Input(neg, xd).Output(neg, yd);
   b.Launch(neg, WEFT_OP_NEG, {In(0)}, {Out(0)});
+  order.push_back(neg);
+  if (async) {
+    order.push_back(b.AddTask(Task::COPY, "download", compute));
+    b.Input(order.back(), yd).Output(order.back(), y);
+  }
   uint32_t sink = b.AddTask(Task::SINK, "loss", io, 1, "loss");
   b.Input(sink, y);
-  b.Order(compute, {neg});
+  b.Order(compute, order);
   return b.Build();
 }
 
@@ -492,6 +523,95 @@ TEST(SessionTest, BadProgramsAreRefused) {
   EXPECT_FALSE(f.session->Run("eval", 0, 1).ok());
 }
 
+TEST(SessionTest, WithoutThreadsARunFailsAndLaterSucceeds) {
+  Fixture f;
+  Shape shape;
+  shape.io_worker = 1;
+  f.Load(shape);
+  {
+    testing::NoThreads none;
+    absl::Status s = f.session->Run("init", 0, 1).status();
+    EXPECT_EQ(ErrorCodeOf(s), ErrorCode::kNoThread);
+    EXPECT_THAT(std::string(s.message()), HasSubstr("weft-worker-0"));
+  }
+  f.Run("init", 0, 1);
+  f.Run("train", 0, 2);
+  EXPECT_EQ(f.State("w"), Reference(0, 2, shape.micro).w);
+}
+
+// What a first attempt left behind would be there twice.
+TEST(SessionTest, AProgramThatCouldNotBePreparedIsPreparedAnew) {
+  TraceLog log({});
+  SessionOptions session_options;
+  session_options.trace = &log;
+  FakeOptions options;
+  options.fail_stream = 1;  // the second of two workers
+  Fixture f(options, false, session_options);
+  Shape shape;
+  shape.io_worker = 1;
+  absl::Status s = f.session->LoadProgram(TrainPlan(shape), f.bindings);
+  ASSERT_TRUE(s.ok()) << s;
+  EXPECT_EQ(ErrorCodeOf(f.session->Run("train", 0, 1).status()),
+            ErrorCode::kDeviceFailed);
+  f.Run("train", 0, 3);
+  EXPECT_EQ(f.rows.rows.size(), 3u);
+  EXPECT_EQ(log.programs().size(), 1u);
+}
+
+// A device that never ends its work: Run and the end of the session return, the
+// error names device and stream, and what the device may still use stays.
+TEST(SessionTest, AHangingDeviceIsNamedAndLeftAlone) {
+  for (bool signals : {false, true}) {
+    for (bool ends_late : {false, true}) {
+      SessionOptions session_options;
+      session_options.stall_abort_ns = 5'000'000;
+      session_options.drain_ns = 5'000'000;
+      FakeOptions options;
+      Fixture f(options, signals, session_options);
+      Shape shape;
+      shape.async = true;
+      f.Load(shape);
+      f.Run("init", 0, 1);
+      options.hang = true;
+      SetFakeOptions(options);
+      absl::StatusOr<uint64_t> done = f.session->Run("train", 0, 10);
+      ASSERT_FALSE(done.ok());
+      EXPECT_THAT(std::string(done.status().message()),
+                  HasSubstr("work is under way on stream 'compute' of device "
+                            "fake:1"));
+      EXPECT_EQ(f.session->Run("train", 0, 1).status(), done.status());
+      f.session_stays = !ends_late;
+      options.hang = false;
+      if (ends_late) SetFakeOptions(options);
+    }
+  }
+}
+
+TEST(SessionTest, StateOfAHangingDeviceIsATypedError) {
+  for (bool write : {false, true}) {
+    SessionOptions session_options;
+    session_options.sync_ns = 5'000'000;
+    FakeOptions options;
+    Fixture f(options, false, session_options);
+    Shape shape;
+    shape.async = true;
+    f.Load(shape);
+    f.Run("init", 0, 1);
+    options.hang = true;
+    SetFakeOptions(options);
+    std::vector<float> w(kWidth, 7.0f);
+    char* bytes = reinterpret_cast<char*>(w.data());
+    absl::Status s = write
+                         ? f.session->WriteState("w", absl::MakeSpan(bytes, 16))
+                         : f.session->ReadState("w", absl::MakeSpan(bytes, 16));
+    EXPECT_EQ(ErrorCodeOf(s), ErrorCode::kDeviceFailed);
+    EXPECT_THAT(std::string(s.message()),
+                HasSubstr("device fake:1, stream_wait: tick "));
+    EXPECT_EQ(f.session->Run("train", 0, 1).status(), s);
+    f.session_stays = true;
+  }
+}
+
 TEST(SessionTest, CountersCount) {
   Fixture f;
   PlanBuilder b("count");
@@ -657,6 +777,42 @@ TEST(SessionTest, IdleWorkerSleepsThrough) {
   // One for each message and report at most.
   EXPECT_LE(stats.sleeps,
             stats.hops + 2u * 8u + 2u * static_cast<uint64_t>(reports));
+}
+
+// A device that notifies is not polled: while it is inside a long act its
+// worker takes no naps either.
+TEST(SessionTest, AWorkerSleepsUntilItsDeviceNotifies) {
+  FakeOptions options;
+  options.block_neg = true;
+  SessionOptions session_options;
+  session_options.stall_report_ns = 20'000'000;
+  int reports = 0;
+  session_options.on_stall = [&](const std::string&) {
+    if (++reports == 3) testing::ReleaseFake();
+  };
+  Fixture f(options, NotifyingFakePlugin(), session_options);
+  ASSERT_TRUE(f.session->LoadProgram(NegPlan(/*async=*/true), f.bindings).ok());
+  f.Run("neg", 0, 2);
+  EXPECT_GE(reports, 3);
+  ASSERT_EQ(f.rows.rows.size(), 2u);
+  EXPECT_EQ(f.rows.rows[1].values[0], -Datum(1, 0, 0));
+  Session::Stats stats = f.session->stats();
+  // One for each message, tick and report at most; naps would be hundreds.
+  EXPECT_LE(stats.sleeps,
+            stats.hops + 64u + 2u * static_cast<uint64_t>(reports));
+}
+
+TEST(SessionTest, ADeviceThatNotifiesTrainsToTheSameBits) {
+  Fixture f({}, NotifyingFakePlugin());
+  Shape shape;
+  shape.async = true;
+  shape.io_worker = 1;
+  f.Load(shape);
+  f.Run("init", 0, 1);
+  f.Run("train", 100, 6);
+  Expected expected = Reference(100, 6, shape.micro);
+  EXPECT_EQ(f.rows.rows, expected.rows);
+  EXPECT_EQ(f.State("w"), expected.w);
 }
 
 TEST(SessionTest, StallSaysWhoWaitsForWhat) {

@@ -1,10 +1,9 @@
 #include "runtime/session/worker_thread.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
+#include <utility>
 
-#include <string>
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 
 namespace weft::runtime {
 namespace {
@@ -14,22 +13,21 @@ constexpr uint64_t kParkNs = 10'000'000'000;
 
 }  // namespace
 
-WorkerThread::WorkerThread(size_t number) {
-  // Signals go to the program's own threads: the new one inherits the mask.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, number] { Loop(number); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+absl::StatusOr<std::unique_ptr<WorkerThread>> WorkerThread::Create(
+    size_t number) {
+  std::unique_ptr<WorkerThread> thread(new WorkerThread());
+  WEFT_ASSIGN_OR_RETURN(thread->thread_,
+                        Thread::Start(absl::StrCat("weft-worker-", number),
+                                      [self = thread.get()] { self->Loop(); }));
+  return thread;
 }
 
 WorkerThread::~WorkerThread() { Join(); }
 
 void WorkerThread::Join() {
-  if (!thread_.joinable()) return;
   exit_.store(true);
   word_.Post();
-  thread_.join();
+  thread_.Join();
 }
 
 void WorkerThread::Start(Worker* worker) {
@@ -37,9 +35,7 @@ void WorkerThread::Start(Worker* worker) {
   word_.Post();
 }
 
-void WorkerThread::Loop(size_t number) {
-  std::string name = "weft-worker-" + std::to_string(number);
-  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+void WorkerThread::Loop() {
   while (true) {
     uint32_t seen = word_.Announce();
     // Before next_ is taken: busy() may not be false in between.

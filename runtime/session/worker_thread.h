@@ -2,8 +2,8 @@
 // sleeps. It runs the Worker that control gives it, one at a time, and sleeps
 // in between.
 //
-//   WorkerThread thread(0);
-//   thread.Start(&worker);     // worker.Run() on the thread; returns at once
+//   WEFT_ASSIGN_OR_RETURN(auto thread, WorkerThread::Create(0));
+//   thread->Start(&worker);    // worker.Run() on the thread; returns at once
 //
 // Threading: for the thread that owns the session. Ownership: borrows workers.
 #ifndef WEFT_RUNTIME_SESSION_WORKER_THREAD_H_
@@ -11,16 +11,20 @@
 
 #include <atomic>
 #include <cstddef>
-#include <thread>
+#include <memory>
 
+#include "absl/status/statusor.h"
 #include "runtime/bus/futex_word.h"
+#include "runtime/bus/wake_token.h"
+#include "runtime/pool/thread.h"
 #include "runtime/worker/worker.h"
 
 namespace weft::runtime {
 
 class WorkerThread {
  public:
-  explicit WorkerThread(size_t number);
+  // kNoThread where the system has none left.
+  static absl::StatusOr<std::unique_ptr<WorkerThread>> Create(size_t number);
   // Joins, unless abandoned.
   ~WorkerThread();
   WorkerThread(const WorkerThread&) = delete;
@@ -35,22 +39,26 @@ class WorkerThread {
 
   // Gives the thread up: it is never joined, and this object must never be
   // destroyed.
-  void Abandon() { thread_.detach(); }
+  void Abandon() { thread_.Detach(); }
 
   // Whether it is inside the Run() of a worker, or about to be.
   bool busy() const { return next_.load() != nullptr || busy_.load(); }
 
   FutexWord* word() { return &word_; }
   const FutexWord* word() const { return &word_; }
+  // For devices that wake the thread through HostHooks::notify.
+  uint64_t token() const { return token_.number(); }
 
  private:
-  void Loop(size_t number);
+  WorkerThread() = default;
+  void Loop();
 
   FutexWord word_;
+  WakeToken token_{&word_};
   std::atomic<Worker*> next_{nullptr};
   std::atomic<bool> busy_{false};
   std::atomic<bool> exit_{false};
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace weft::runtime

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/base/mutex.h"
@@ -35,6 +37,11 @@ struct weft_stream {
   uint64_t done WEFT_GUARDED_BY(mu) = 0;
   weft_code poison WEFT_GUARDED_BY(mu) = WEFT_OK;
   std::mt19937_64 random WEFT_GUARDED_BY(mu);
+  // Of the plugin that notifies.
+  uint64_t token = 0;
+  bool closing WEFT_GUARDED_BY(mu) = false;
+  weft::CondVar changed;
+  std::thread thread;
 };
 
 struct weft_kernel {
@@ -64,6 +71,7 @@ struct Global {
   CondVar cv;
   FakeOptions options WEFT_GUARDED_BY(mu);
   int64_t launches WEFT_GUARDED_BY(mu) = 0;
+  int64_t streams WEFT_GUARDED_BY(mu) = 0;
   int blocked WEFT_GUARDED_BY(mu) = 0;
   bool released WEFT_GUARDED_BY(mu) = false;
 };
@@ -128,9 +136,15 @@ weft_code Compute(const weft_kernel& kernel, const std::vector<weft_place>& in,
   return WEFT_OK;
 }
 
+bool Hangs() {
+  MutexLock lock(&G().mu);
+  return G().options.hang;
+}
+
 // Does up to `n` entries of the queue.
 void Work(weft_stream* stream, uint64_t n)
     WEFT_EXCLUSIVE_LOCKS_REQUIRED(stream->mu) {
+  if (stream->thread.joinable() || Hangs()) return;
   for (; n != 0 && !stream->queue.empty(); --n) {
     weft_code code = WEFT_OK;
     if (stream->poison == WEFT_OK) code = stream->queue.front()();
@@ -152,6 +166,7 @@ weft_code Submit(weft_stream* stream, std::function<weft_code()> work,
   }
   stream->queue.push_back(std::move(work));
   ++stream->submitted;
+  stream->changed.NotifyAll();
   return Ok(status);
 }
 
@@ -221,6 +236,9 @@ weft_code StreamOpen(weft_device* device, const weft_stream_options*,
   uint64_t seed;
   {
     MutexLock lock(&G().mu);
+    if (G().streams++ == G().options.fail_stream) {
+      return Fail(status, WEFT_INTERNAL, "the fake was told to fail");
+    }
     seed = G().options.seed;
   }
   *out = new weft_stream();
@@ -257,6 +275,7 @@ weft_code StreamMark(weft_stream* stream, uint64_t* tick, weft_status* status) {
   // A mark is work too, so ticks grow strictly.
   stream->queue.push_back([] { return WEFT_OK; });
   *tick = ++stream->submitted;
+  stream->changed.NotifyAll();
   return Ok(status);
 }
 
@@ -272,7 +291,80 @@ weft_code StreamWait(weft_stream* stream, uint64_t tick, uint64_t,
                      weft_status* status) {
   Inside here;
   MutexLock lock(&stream->mu);
+  if (Hangs() && stream->done < tick) {
+    return Fail(status, WEFT_TIMEOUT, "the fake hangs");
+  }
   while (stream->done < tick && !stream->queue.empty()) Work(stream, 1);
+  return Fail(status, stream->poison, "the fake was told to fail");
+}
+
+// ---- The plugin that notifies ---------------------------------------------
+
+std::atomic<const weft_host_services*> services{nullptr};
+
+// Does the queue's entries one by one, not holding the lock meanwhile.
+void Serve(weft_stream* stream) {
+  while (true) {
+    std::function<weft_code()> work;
+    bool poisoned;
+    {
+      MutexLock lock(&stream->mu);
+      while (stream->queue.empty() && !stream->closing) {
+        stream->changed.WaitFor(&stream->mu, std::chrono::seconds(1));
+      }
+      if (stream->queue.empty()) return;
+      work = std::move(stream->queue.front());
+      stream->queue.pop_front();
+      poisoned = stream->poison != WEFT_OK;
+    }
+    const weft_code code = poisoned ? WEFT_OK : work();
+    {
+      MutexLock lock(&stream->mu);
+      if (code != WEFT_OK) stream->poison = code;
+      ++stream->done;
+      stream->changed.NotifyAll();
+    }
+    const weft_host_services* host = services.load();
+    host->notify(host->context, stream->token);
+  }
+}
+
+weft_code NotifyingInfo(uint32_t index, weft_device_info* out,
+                        weft_status* status) {
+  const weft_code code = DeviceInfo(index, out, status);
+  if (code == WEFT_OK && index == 1) out->flags |= WEFT_DEVICE_NOTIFIES;
+  return code;
+}
+
+weft_code NotifyingOpen(weft_device* device, const weft_stream_options* options,
+                        weft_stream** out, weft_status* status) {
+  const weft_code code = StreamOpen(device, options, out, status);
+  if (code != WEFT_OK || device->index == 0) return code;
+  (*out)->token = options->notify_token;
+  (*out)->thread = std::thread(&Serve, *out);
+  return code;
+}
+
+weft_code NotifyingClose(weft_stream* stream, weft_status* status) {
+  if (stream->thread.joinable()) {
+    {
+      MutexLock lock(&stream->mu);
+      stream->closing = true;
+      stream->changed.NotifyAll();
+    }
+    stream->thread.join();
+  }
+  return StreamClose(stream, status);
+}
+
+weft_code NotifyingWait(weft_stream* stream, uint64_t tick, uint64_t timeout_ns,
+                        weft_status* status) {
+  if (!stream->thread.joinable()) {
+    return StreamWait(stream, tick, timeout_ns, status);
+  }
+  MutexLock lock(&stream->mu);
+  while (stream->done < tick)
+    stream->changed.WaitFor(&stream->mu, std::chrono::seconds(1));
   return Fail(status, stream->poison, "the fake was told to fail");
 }
 
@@ -375,6 +467,19 @@ const weft_device_api kDevice = {sizeof(weft_device_api),
                                  &StreamMark,
                                  &StreamPoll,
                                  &StreamWait};
+const weft_device_api kNotifyingDevice = {sizeof(weft_device_api),
+                                          0,
+                                          &NotifyingInfo,
+                                          &DeviceOpen,
+                                          &DeviceClose,
+                                          &MemAlloc,
+                                          &MemFree,
+                                          &NotifyingOpen,
+                                          &NotifyingClose,
+                                          &Copy,
+                                          &StreamMark,
+                                          &StreamPoll,
+                                          &NotifyingWait};
 const weft_compute_api kCompute = {sizeof(weft_compute_api),
                                    0,
                                    &KernelMatch,
@@ -406,6 +511,15 @@ const weft_plugin kSignals = {sizeof(weft_plugin),
                               4,
                               kSections};
 
+const weft_section kNotifyingSections[] = {
+    {WEFT_SECTION_DEVICE, 0, &kNotifyingDevice},
+    {WEFT_SECTION_COMPUTE, 0, &kCompute},
+    {WEFT_SECTION_MEM2, 0, &kMem2}};
+const weft_plugin kNotifies = {
+    sizeof(weft_plugin), WEFT_PLUGIN_MAGIC, WEFT_ABI_MAJOR, WEFT_ABI_MINOR,
+    {"fake", 4},         {"test", 4},       {"1", 1},       3,
+    kNotifyingSections};
+
 const Plugin& Adopt(weft_plugin_query_fn query) {
   absl::StatusOr<const Plugin*> plugin = Plugin::Adopt(query, "fake");
   CHECK(plugin.ok()) << plugin.status();
@@ -418,6 +532,7 @@ void SetFakeOptions(const FakeOptions& options) {
   MutexLock lock(&G().mu);
   G().options = options;
   G().launches = 0;
+  G().streams = 0;
   G().blocked = 0;
   G().released = false;
 }
@@ -449,6 +564,15 @@ const Plugin& FakePlugin(bool signals) {
   static const Plugin& signalling =
       Adopt([](const weft_host*) -> const weft_plugin* { return &kSignals; });
   return signals ? signalling : polled;
+}
+
+const Plugin& NotifyingFakePlugin() {
+  static const Plugin& plugin =
+      Adopt([](const weft_host* host) -> const weft_plugin* {
+        services.store(host->services);
+        return &kNotifies;
+      });
+  return plugin;
 }
 
 }  // namespace weft::runtime::testing

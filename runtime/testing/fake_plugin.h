@@ -3,11 +3,10 @@
 //   fake:0   inline, memory that the host reaches (a CPU)
 //   fake:1   works on after a call has returned, memory of its own
 //
-// fake:1 has no thread. What is submitted waits in a queue, and each poll of a
-// stream does a few entries of that queue, how many a seeded generator
-// says. So a test runs many orders of completion, the same ones every time. A
-// plugin with signals does the whole queue
-// when it is asked for one.
+// fake:1 of FakePlugin has no thread. What is submitted waits in a queue, and
+// each poll of a stream does a few entries of that queue, how many a seeded
+// generator says. So a test runs many orders of completion, the same ones every
+// time. A plugin with signals does the whole queue when it is asked for one.
 //
 // Kernels: Add, Sub, Mul, Neg, elementwise on f32 of equal shapes. Every result
 // and every new allocation is written over with a pattern first, so stale or
@@ -30,6 +29,10 @@ struct FakeOptions {
   int64_t fail_launch = -1;
   // Launches of Neg block until ReleaseFake() while set.
   bool block_neg = false;
+  // Streams of fake:1 do nothing of what they have to do while set.
+  bool hang = false;
+  // The stream that cannot be opened, counted from 0 after SetFakeOptions.
+  int64_t fail_stream = -1;
 };
 
 void SetFakeOptions(const FakeOptions& options);
@@ -41,6 +44,10 @@ bool WaitForBlockedNeg();
 
 // With sync2.host_signal or without: two plugins.
 const Plugin& FakePlugin(bool signals = false);
+
+// Without signals, but fake:1 has a thread for each stream, which calls notify
+// after each tick, and says so. `hang` and seeds mean nothing to it.
+const Plugin& NotifyingFakePlugin();
 
 // True on a thread that is inside the plugin: what it allocates there is not
 // the run-time's.

@@ -45,7 +45,10 @@ Worker::Worker(const Config& config, actor::ActorTable table)
     if (stream.worker() == config_.number &&
         !plan.devices(static_cast<int>(stream.device())).inline_()) {
       async_.push_back(std::make_unique<AsyncStream>(
-          config_.streams[static_cast<size_t>(s)], bound));
+          config_.streams[static_cast<size_t>(s)],
+          absl::StrCat("stream '", stream.name(), "' of device ",
+                       plan.devices(static_cast<int>(stream.device())).name()),
+          bound));
       async = async_.back().get();
     }
     async_of_stream_.push_back(async);
@@ -71,7 +74,7 @@ void Worker::Run() {
     Wait();
   }
   if (leaving_ == Leaving::kAbort) {
-    DrainStreams();
+    undrained_ = DrainStreams(NowNs() + config_.drain_ns);
   } else if (!table_.drained()) {
     failure_ =
         MakeError(ErrorCode::kInternal,
@@ -184,6 +187,7 @@ bool Worker::MarkStream(AsyncStream* async) {
 
 // Everything that is not a REQ or ACK taken by an actor.
 void Worker::OnOther(const Message& message) {
+  if (table_.refused() != refused_) return OnRefused(message);
   switch (message.kind) {
     case MessageKind::kStart:
       for (uint32_t i : table_.leased()) Try(i);
@@ -196,8 +200,12 @@ void Worker::OnOther(const Message& message) {
       leaving_ = Leaving::kAbort;
       return;
     default:
-      break;
+      return;
   }
+}
+
+void Worker::OnRefused(const Message& message) {
+  refused_ = table_.refused();
   if (leaving_ == Leaving::kAbort) return;
   Fail(MakeError(
       ErrorCode::kInternal,
@@ -300,22 +308,36 @@ void Worker::Wait() {
 }
 
 // How long to sleep at most, with wake-ups asked for where devices can.
+//
+// No wake-up is lost: the word was announced before the last look at the
+// streams, and asking comes after that. A device that finishes in between, or
+// had finished when it was asked, changes the word and the sleep returns at
+// once. A signal asked for before an earlier sleep, and given since, came
+// before this announcement, and so before the look that found the tick
+// unfinished: it cannot have been that tick's.
 uint64_t Worker::SleepTime() {
   uint64_t time = kIdleSleepNs;
   for (auto& async : async_) {
-    if (async->held.empty()) continue;
-    if (async->stream->has_host_signal()) {
-      if (async->armed == async->marked) continue;
-      uint32_t* word = config_.ports[config_.number].word->raw();
-      if (async->stream->HostSignal(word).ok()) {
-        async->armed = async->marked;
-        continue;
-      }
+    if (async->held.empty() || async->stream->notifies()) continue;
+    if (Armed(async.get())) {
+      // The signal comes when all is done. A tick before that may be awaited.
+      if (async->held.Front().tick == async->marked && !async->dirty) continue;
     }
     time = nap_ns_;
   }
   if (time != kIdleSleepNs) nap_ns_ = std::min(2 * nap_ns_, kLongestNapNs);
   return time;
+}
+
+// Whether the device will bump the worker's word when all work is done that was
+// submitted so far.
+bool Worker::Armed(AsyncStream* async) {
+  if (!async->stream->has_host_signal()) return false;
+  if (async->armed == async->marked) return true;
+  uint32_t* word = config_.ports[config_.number].word->raw();
+  if (!async->stream->HostSignal(word).ok()) return false;
+  async->armed = async->marked;
+  return true;
 }
 
 void Worker::Fail(absl::Status status) {
@@ -326,20 +348,18 @@ void Worker::Fail(absl::Status status) {
   Report(MessageKind::kAbort, 0);
 }
 
-// Waits, with a deadline, for work that is still under way: its memory must
-// not be freed under it.
-void Worker::DrainStreams() {
+std::vector<std::string> Worker::DrainStreams(uint64_t deadline_ns) {
+  std::vector<std::string> late;
   for (auto& async : async_) {
     uint64_t tick = 0;
     absl::Status status = async->stream->Mark(&tick);
     if (!status.ok()) continue;  // poisoned: nothing of it runs any more
-    absl::StatusOr<bool> done = async->stream->Wait(tick, config_.drain_ns);
-    if (done.ok() && !*done) {
-      LOG(ERROR) << "worker " << config_.number
-                 << ": a device has not finished its work in "
-                 << config_.drain_ns / 1000000 << " ms";
-    }
+    const uint64_t now = NowNs();
+    absl::StatusOr<bool> done =
+        async->stream->Wait(tick, deadline_ns > now ? deadline_ns - now : 0);
+    if (done.ok() && !*done) late.push_back(async->name);
   }
+  return late;
 }
 
 void Worker::Report(MessageKind kind, uint64_t sequence) {

@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -90,7 +91,12 @@ class Worker {
 
   bool has_actors() const { return table_.size() != 0; }
   const absl::Status& failure() const { return failure_; }
-  bool drained() const { return table_.drained(); }
+  // Waits, until NowNs() is `deadline_ns`, for what its devices still do:
+  // memory must not be freed under it. The names of streams that have not
+  // finished.
+  std::vector<std::string> DrainStreams(uint64_t deadline_ns);
+  // The same of the time after an abort; empty where all have.
+  const std::vector<std::string>& undrained() const { return undrained_; }
   uint64_t acts() const { return acts_; }
   uint64_t launches() const { return launches_; }
   uint64_t hops() const { return hops_; }
@@ -109,12 +115,14 @@ class Worker {
   };
   // A stream whose device works on after a call has returned.
   struct AsyncStream {
-    AsyncStream(Stream* s, uint64_t bound) : stream(s), held(bound) {}
+    AsyncStream(Stream* s, std::string n, uint64_t bound)
+        : stream(s), name(std::move(n)), held(bound) {}
     Stream* stream;
-    uint64_t marked = 0;  // last tick taken
-    uint64_t done = 0;    // last tick seen done
-    uint64_t armed = 0;   // tick that host_signal was asked for
-    bool dirty = false;   // work was submitted since `marked`
+    const std::string name;  // for messages
+    uint64_t marked = 0;     // last tick taken
+    uint64_t done = 0;       // last tick seen done
+    uint64_t armed = 0;      // tick that host_signal was asked for
+    bool dirty = false;      // work was submitted since `marked`
     uint32_t last_actor = 0;
     Ring<Held> held;
   };
@@ -133,6 +141,7 @@ class Worker {
   void Route(const actor::Message& message);
   bool MarkStream(AsyncStream* stream);
   void OnOther(const actor::Message& message);
+  void OnRefused(const actor::Message& message);
   void OnPeriodsFinished();
   void Release(const Held& held);
 
@@ -142,9 +151,9 @@ class Worker {
   bool Outstanding() const;
   void Wait();
   uint64_t SleepTime();
+  bool Armed(AsyncStream* stream);
 
   void Fail(absl::Status status);
-  void DrainStreams();
   std::string DescribeActor(uint32_t actor, const char* what) const;
   void WriteReport();
   void Report(actor::MessageKind kind, uint64_t sequence);
@@ -172,6 +181,8 @@ class Worker {
   uint64_t nap_ns_ = kFirstNapNs;
   Leaving leaving_ = Leaving::kNo;
   absl::Status failure_;
+  std::vector<std::string> undrained_;
+  uint64_t refused_ = 0;  // messages of which the table has told
 
   uint64_t acts_ = 0;
   uint64_t launches_ = 0;
