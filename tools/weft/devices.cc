@@ -78,12 +78,15 @@ LoadOptions PluginLoadOptions() {
   fs::path program = fs::canonical("/proc/self/exe", error);
   if (error) return options;
   fs::path dir = program.parent_path();
+  // Whoever trusts a program that lies below /tmp may trust what lies beside
+  // it, but nothing else there.
+  PathPolicy beside;
+  beside.allow_sticky_parents = HasStickyParent(program);
   for (const fs::path& candidate :
        {dir / "../lib/weft/plugins", dir / "../../devices"}) {
     fs::path canonical = fs::canonical(candidate, error);
-    if (!error) options.default_dirs.push_back(canonical.string());
+    if (!error) options.default_dirs.push_back({canonical.string(), beside});
   }
-  options.path_policy.allow_sticky_parents = HasStickyParent(program);
   return options;
 }
 
