@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "compiler/memory/state_layout.h"
+#include "core/base/align.h"
 
 namespace weft {
 namespace {
@@ -13,6 +13,9 @@ namespace {
 // fail in a row.
 constexpr int kSearchBudget = 40000;
 constexpr int kSearchPatience = 100;
+// Conflicts that the search for a lower bound may look at: without an end it
+// would take the cube of the number of blocks.
+constexpr uint64_t kBoundBudget = uint64_t{1} << 25;
 
 class Packer {
  public:
@@ -60,9 +63,11 @@ class Packer {
   // taking the largest first: no packing is smaller.
   uint64_t CliqueBound() const {
     std::vector<int> by_size = OrderBy([&](int b) { return size_[b]; });
-    uint64_t bound = 0;
+    uint64_t bound = 0, work = 0;
     for (int start : by_size) {
       if (static_cast<uint64_t>(n_) * size_[start] <= bound) break;
+      if (Crowd(start) <= bound) continue;  // no larger clique has it
+      if (work > kBoundBudget) break;
       uint64_t sum = size_[start];
       std::vector<bool> open(n_, false);
       for (int b : neighbours_[start]) open[b] = true;
@@ -71,6 +76,7 @@ class Packer {
         sum += size_[b];
         std::vector<bool> both(n_, false);
         for (int c : neighbours_[b]) both[c] = open[c];
+        work += neighbours_[b].size();
         open = std::move(both);
       }
       bound = std::max(bound, sum);

@@ -1,20 +1,13 @@
 #include "compiler/memory/packing.h"
 
-#include <algorithm>
-#include <numeric>
-#include <string>
 #include <vector>
 
-#include "compiler/memory/state_layout.h"
+#include "compiler/memory/testing/packing_search.h"
+#include "core/base/align.h"
 #include "gtest/gtest.h"
 
 namespace weft {
 namespace {
-
-uint64_t Next(uint64_t* state) {
-  *state = *state * 6364136223846793005u + 1442695040888963407u;
-  return *state >> 33;
-}
 
 bool Together(const Block& a, const Block& b) {
   return a.first <= b.last && b.first <= a.last;
@@ -37,46 +30,15 @@ void ExpectLegal(const std::vector<Block>& blocks, const Packing& packing,
   }
 }
 
-// First fit in a given order; the search's step.
-uint64_t FirstFit(const std::vector<Block>& blocks,
-                  const std::vector<int>& order, uint64_t alignment) {
-  std::vector<uint64_t> at(blocks.size(), 0);
-  std::vector<int> placed;
-  uint64_t top = 0;
-  for (int b : order) {
-    uint64_t offset = 0;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int p : placed) {
-        uint64_t end = at[p] + AlignUp(blocks[p].bytes, alignment);
-        if (!Together(blocks[b], blocks[p]) || end <= offset ||
-            at[p] >= offset + AlignUp(blocks[b].bytes, alignment)) {
-          continue;
-        }
-        offset = end;
-        moved = true;
-      }
-    }
-    at[b] = offset;
-    placed.push_back(b);
-    top = std::max(top, offset + AlignUp(blocks[b].bytes, alignment));
+PackingProblem ProblemOf(const std::vector<Block>& blocks, uint64_t alignment) {
+  PackingProblem problem;
+  for (const Block& a : blocks) {
+    problem.bytes.push_back(AlignUp(a.bytes, alignment));
+    std::vector<bool> row;
+    for (const Block& b : blocks) row.push_back(Together(a, b));
+    problem.conflict.push_back(std::move(row));
   }
-  return top;
-}
-
-// The best of many random orders.
-uint64_t BestBySearch(const std::vector<Block>& blocks, uint64_t alignment,
-                      int tries, uint64_t seed) {
-  std::vector<int> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
-  uint64_t best = FirstFit(blocks, order, alignment);
-  for (int t = 0; t < tries; ++t) {
-    for (size_t i = order.size(); i > 1; --i) {
-      std::swap(order[i - 1], order[Next(&seed) % i]);
-    }
-    best = std::min(best, FirstFit(blocks, order, alignment));
-  }
-  return best;
+  return problem;
 }
 
 TEST(PackingTest, SharesBytesOfBlocksThatNeverMeet) {
@@ -99,15 +61,16 @@ TEST(PackingTest, WithinTenPercentOfTheBestFoundBySearch) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     uint64_t state = seed;
     std::vector<Block> blocks;
-    const int n = 10 + static_cast<int>(Next(&state) % 20);
+    const int n = 10 + static_cast<int>(NextRandom(&state, 20));
     for (int i = 0; i < n; ++i) {
-      int first = static_cast<int>(Next(&state) % n);
-      int life = static_cast<int>(Next(&state) % 8);
-      blocks.push_back({64 * (1 + Next(&state) % 50), first, first + life});
+      int first = static_cast<int>(NextRandom(&state, n));
+      int life = static_cast<int>(NextRandom(&state, 8));
+      blocks.push_back(
+          {64 * (1 + NextRandom(&state, 50)), first, first + life});
     }
     Packing packing = PackBlocks(blocks, 64);
     ExpectLegal(blocks, packing, 64);
-    uint64_t best = BestBySearch(blocks, 64, 1000, seed);
+    uint64_t best = BestBySearch(ProblemOf(blocks, 64), 1000, seed);
     EXPECT_LE(static_cast<double>(packing.bytes), 1.1 * best) << seed;
     EXPECT_GE(packing.bytes, MostLiveBytes(blocks, 64));
   }

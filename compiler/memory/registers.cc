@@ -2,7 +2,7 @@
 
 #include "compiler/check/happens_before.h"
 #include "compiler/memory/packing.h"
-#include "compiler/memory/state_layout.h"
+#include "core/base/align.h"
 #include "core/base/status_macros.h"
 #include "core/plan/actor_spec.h"
 #include "core/plan/plan.h"

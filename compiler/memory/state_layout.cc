@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/placement/device_names.h"
+#include "core/base/align.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -50,11 +51,6 @@ absl::Status AddVariable(const Node& node, const Graph& graph,
 }
 
 }  // namespace
-
-uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
-  if (alignment <= 1) return bytes;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 absl::StatusOr<StateLayout> PlanState(absl::Span<const Graph* const> programs,
                                       absl::Span<const plan::Device> devices,

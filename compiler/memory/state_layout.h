@@ -51,10 +51,6 @@ absl::StatusOr<StateLayout> PlanState(absl::Span<const Graph* const> programs,
                                       absl::Span<const plan::Device> devices,
                                       absl::string_view default_device);
 
-// `bytes` rounded up to a multiple of `alignment`; an alignment of 0 counts
-// as 1.
-uint64_t AlignUp(uint64_t bytes, uint64_t alignment);
-
 }  // namespace weft
 
 #endif  // WEFT_COMPILER_MEMORY_STATE_LAYOUT_H_

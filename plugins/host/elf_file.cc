@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/align.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -125,8 +126,8 @@ class Parser {
       Elf64_Nhdr note;
       while (at + sizeof(note) <= p.p_filesz && Read(p.p_offset + at, &note)) {
         const uint64_t name = at + sizeof(note);
-        const uint64_t desc = RoundUp(name + note.n_namesz, align);
-        const uint64_t end = RoundUp(desc + note.n_descsz, align);
+        const uint64_t desc = AlignUp(name + note.n_namesz, align);
+        const uint64_t end = AlignUp(desc + note.n_descsz, align);
         if (end < at || desc + note.n_descsz > p.p_filesz) {
           return Broken("a note runs out of its segment");
         }
@@ -252,10 +253,6 @@ class Parser {
       }
     }
     return false;
-  }
-
-  static uint64_t RoundUp(uint64_t x, uint64_t align) {
-    return (x + align - 1) & ~(align - 1);
   }
 
   const absl::string_view bytes_;

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "compiler/check/happens_before.h"
-#include "compiler/memory/state_layout.h"
+#include "compiler/memory/testing/packing_search.h"
 #include "compiler/testing/fake_oracle.h"
+#include "core/base/align.h"
 #include "core/base/os.h"
 #include "core/plan/actor_spec.h"
 #include "core/plan/plan.h"
@@ -52,68 +52,6 @@ plan::Plan TrainPlan(const std::string& model) {
   return programs->plans.at("train");
 }
 
-// Blocks, and which of them may not overlap.
-struct Problem {
-  std::vector<uint64_t> bytes;
-  std::vector<std::vector<bool>> conflict;
-
-  size_t size() const { return bytes.size(); }
-};
-
-uint64_t FirstFit(const Problem& problem, const std::vector<int>& order) {
-  std::vector<uint64_t> at(problem.size(), 0);
-  std::vector<int> placed;
-  uint64_t top = 0;
-  for (int b : order) {
-    uint64_t offset = 0;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int p : placed) {
-        if (!problem.conflict[b][p]) continue;
-        const uint64_t end = at[p] + problem.bytes[p];
-        if (end <= offset || at[p] >= offset + problem.bytes[b]) continue;
-        offset = end;
-        moved = true;
-      }
-    }
-    at[b] = offset;
-    placed.push_back(b);
-    top = std::max(top, offset + problem.bytes[b]);
-  }
-  return top;
-}
-
-// The best of many random orders and of what small changes make of them.
-uint64_t BestBySearch(const Problem& problem) {
-  if (problem.size() == 0) return 0;
-  uint64_t state = 1;
-  const auto next = [&state](size_t n) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<size_t>(state >> 33) % n;
-  };
-  std::vector<int> best(problem.size());
-  std::iota(best.begin(), best.end(), 0);
-  std::stable_sort(best.begin(), best.end(), [&](int a, int b) {
-    return problem.bytes[a] > problem.bytes[b];
-  });
-  uint64_t bytes = FirstFit(problem, best);
-  for (int t = 0; t < kTries; ++t) {
-    std::vector<int> order = best;
-    if (t % 3 == 0) {
-      for (size_t i = order.size(); i > 1; --i) {
-        std::swap(order[i - 1], order[next(i)]);
-      }
-    } else {
-      std::swap(order[next(order.size())], order[next(order.size())]);
-    }
-    const uint64_t found = FirstFit(problem, order);
-    if (found > bytes) continue;
-    bytes = found;
-    best = std::move(order);
-  }
-  return bytes;
-}
-
 uint64_t BytesOf(const plan::TensorDesc& desc) {
   uint64_t n = 1;
   for (int64_t d : desc.dims()) n *= static_cast<uint64_t>(d);
@@ -124,7 +62,7 @@ uint64_t BytesOf(const plan::TensorDesc& desc) {
 // lives from the kernel that writes it to the last that reads it; a kernel that
 // writes where it reads goes on with the same block.
 struct Scratch {
-  Problem problem;
+  PackingProblem problem;
   uint64_t live = 0;  // the most bytes that live at one kernel
 };
 
@@ -175,7 +113,7 @@ Scratch ScratchOf(const plan::Plan& plan, const plan::Task& task) {
 }
 
 // The registers of an arena: two conflict unless the protocol orders them.
-Problem RegistersOf(const plan::Plan& plan, uint32_t arena) {
+PackingProblem RegistersOf(const plan::Plan& plan, uint32_t arena) {
   plan::PlanView view = plan::PlanView::Create(&plan).value();
   actor::TableSpec spec = plan::PlanToActorSpec(view).value();
   check::HappensBefore hb =
@@ -183,7 +121,7 @@ Problem RegistersOf(const plan::Plan& plan, uint32_t arena) {
           .value();
   check::LiveRanges live(spec, hb);
   std::vector<uint32_t> registers;
-  Problem problem;
+  PackingProblem problem;
   for (uint32_t r = 0; r < view.num_registers(); ++r) {
     const plan::Register& reg = view.reg(r);
     if (reg.arena() != arena || reg.alias_of() != 0 || reg.bytes() == 0) {
@@ -232,12 +170,14 @@ TEST_P(ArenaTest, WithinTenPercentOfTheBestFoundBySearch) {
       for (const plan::Task& task : plan.tasks()) {
         if (task.stream() != arena.stream()) continue;
         const Scratch scratch = ScratchOf(plan, task);
-        best = std::max(best, BestBySearch(scratch.problem));
+        best =
+            std::max(best, BestBySearch(scratch.problem, kTries, /*seed=*/1));
         live = std::max(live, scratch.live);
       }
       EXPECT_GE(arena.bytes(), live);
     } else if (arena.kind() == plan::Arena::ACTIVATIONS) {
-      best = BestBySearch(RegistersOf(plan, static_cast<uint32_t>(a)));
+      best = BestBySearch(RegistersOf(plan, static_cast<uint32_t>(a)), kTries,
+                          /*seed=*/1);
     } else {
       continue;
     }
