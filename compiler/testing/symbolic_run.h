@@ -10,8 +10,8 @@
 // range by byte range, so a value that was overwritten too early, read too
 // early or taken from the wrong place gives another symbol at some sink. The
 // real actors decide what may act; which of them does, and when messages
-// arrive, is random. Devices that are not inline do their work later than the
-// launch, in order, and their ticks come later still.
+// arrive, is random (core/actor/timing.h). Devices that are not inline do their
+// work later than the launch, in order, and their ticks come later still.
 //
 // Threading: free functions, thread-safe. Test only.
 #ifndef WEFT_COMPILER_TESTING_SYMBOLIC_RUN_H_
@@ -34,13 +34,13 @@ using Symbols = std::map<std::string, std::vector<uint64_t>>;
 
 // Ops: computing ones, Variable, DataSource, Counter, Constant, Accumulate,
 // Output and SgdUpdate-like updates.
-absl::StatusOr<Symbols> EvaluateGraph(const Graph& graph, int micro_batches,
+absl::StatusOr<Symbols> EvaluateGraph(const Graph &graph, int micro_batches,
                                       int periods);
 
 // kPlanRefuted where the plan stops before `periods` are done.
-absl::StatusOr<Symbols> RunPlan(const plan::Plan& plan, int periods,
+absl::StatusOr<Symbols> RunPlan(const plan::Plan &plan, int periods,
                                 uint64_t seed);
 
-}  // namespace weft
+} // namespace weft
 
-#endif  // WEFT_COMPILER_TESTING_SYMBOLIC_RUN_H_
+#endif // WEFT_COMPILER_TESTING_SYMBOLIC_RUN_H_

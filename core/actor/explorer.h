@@ -6,14 +6,8 @@
 //   Exploration one = ExploreRandom(model, 3, seed);
 //   if (!one.status.ok()) Replay(model, 3, one.choices);   // the same again
 //
-// A step of the world is one of four, and every order of them that the rules
-// allow is a timing:
-//   act      an actor that can act does, and its launch joins a device queue
-//   start    the head of a device queue begins: it reads and overwrites memory
-//   finish   it ends; the messages of its tick leave
-//   deliver  the oldest message between two ports arrives
-// A queue belongs to a stream, or to one actor where the end of its work is not
-// in the stream's order (KindRow::late).
+// What a timing is, is defined in timing.h: acts, starts and ends of the work
+// on devices, and the arrival of messages, in every order that the rules allow.
 //
 // Memory holds a token per byte range: what wrote it, from what. A reader finds
 // the token that its REQ promised, when it starts and still when it finishes,

@@ -10,6 +10,12 @@
 
 namespace weft::plan {
 
+uint32_t NumAccumulators(uint32_t acts) {
+  uint32_t n = 1;
+  while (acts >>= 1) ++n;
+  return n;
+}
+
 uint64_t TensorBytes(const TensorDesc& tensor) {
   uint64_t bytes = DTypeSize(static_cast<DType>(tensor.dtype()));
   for (int64_t dim : tensor.dims()) bytes *= static_cast<uint64_t>(dim);

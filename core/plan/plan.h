@@ -10,7 +10,8 @@
 //
 // One task is one actor at run time. It acts a fixed number of times a period;
 // an output port gives copies of one register, an input port reads one. Nothing
-// else is decided later, so a plan can be read: "weft explain" prints it.
+// else is decided later, so a plan can be read: "weft plan explain"
+// prints it.
 //
 //   WEFT_ASSIGN_OR_RETURN(PlanView view, PlanView::Create(&plan));
 //   for (uint32_t t = 0; t < view.num_tasks(); ++t) {
@@ -124,6 +125,11 @@ class PlanView {
   std::vector<uint32_t> root_;
   std::vector<uint32_t> expected_acks_;
 };
+
+// The buffers that the task of a weft.Accumulate keeps to sum `acts` operands
+// as a tree: buffer j holds a sum of 2^j of them. floor(log2(acts)) + 1.
+// Pre-condition: acts >= 1.
+uint32_t NumAccumulators(uint32_t acts);
 
 // Bytes of a tensor, not padded. 0 for an absent one (dtype 0).
 // Pre-condition: a tensor of a validated plan.

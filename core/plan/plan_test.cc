@@ -124,6 +124,8 @@ constexpr BadCase kBadCases[] = {
      "device of stream 'io' [0] is 7"},
     {"worker", [](Plan* p) { p->mutable_streams(0)->set_worker(2); },
      "worker of stream 'io' [0] is 2"},
+    {"workers", [](Plan* p) { p->set_workers(~uint32_t{0}); },
+     "4294967295 workers; at most 1024"},
     {"alignment", [](Plan* p) { p->mutable_devices(0)->set_alignment(3); },
      "alignment 3"},
     {"no device", [](Plan* p) { p->clear_devices(); }, "no device"},
@@ -287,6 +289,20 @@ TEST(PlanFileTest, HashIsOfTheContents) {
   EXPECT_EQ(PlanHash(plan), hash);
   plan.set_micro_batches(9);
   EXPECT_NE(PlanHash(plan), hash);
+}
+
+TEST(PrintTest, EveryPatternOfTheVocabularyHasItsWord) {
+  EXPECT_EQ(PrintInputPattern(""), "every act");
+  EXPECT_EQ(PrintInputPattern(actor::EveryAct()), "every act");
+  EXPECT_EQ(PrintInputPattern(actor::Held(1)), "every act");
+  EXPECT_EQ(PrintInputPattern(actor::Held(4)), "held(4)");
+  EXPECT_EQ(PrintInputPattern("\1\2\1\2"), "pattern 1212");
+  EXPECT_EQ(PrintOutputPattern(actor::EveryAct()), "every act");
+  EXPECT_EQ(PrintOutputPattern(actor::Accumulated(4)), "accumulate(4)");
+  EXPECT_EQ(PrintOutputPattern(actor::GivenLast(4)), "last(4)");
+  EXPECT_EQ(PrintOutputPattern(actor::Sliced(4)), "slices(4)");
+  EXPECT_EQ(PrintOutputPattern(actor::SharedPhase()), "shared phase");
+  EXPECT_EQ(PrintOutputPattern(actor::ExclusivePhase()), "exclusive phase");
 }
 
 TEST(PrintTest, NamesFirstIdsAfter) {

@@ -317,16 +317,14 @@ std::string PrintOutputPattern(const std::string& acts) {
   if (acts == actor::Accumulated(acts.size())) {
     return absl::StrCat("accumulate(", acts.size(), ")");
   }
+  if (acts == actor::GivenLast(acts.size())) {
+    return absl::StrCat("last(", acts.size(), ")");
+  }
   if (acts == actor::Sliced(acts.size())) {
     return absl::StrCat("slices(", acts.size(), ")");
   }
-  // A single copy that is free is home, so the flag adds nothing to acquiring.
-  if (acts == std::string({7, 4}) || acts == std::string({3, 4})) {
-    return "shared phase";
-  }
-  if (acts == std::string({4, 7}) || acts == std::string({4, 3})) {
-    return "exclusive phase";
-  }
+  if (acts == actor::SharedPhase()) return "shared phase";
+  if (acts == actor::ExclusivePhase()) return "exclusive phase";
   return Raw(acts);
 }
 

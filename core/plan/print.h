@@ -1,4 +1,5 @@
-// Plans as text, for people: the user's names first, ids in brackets after.
+// Plans as text, for people. A task, register or stream is called as the user
+// called it; the index that the plan uses follows, as in "fc1 [t3]".
 //
 //   std::cout << PrintPlan(plan);
 //   std::cout << DiffPlans(before, after);   // "" where they are equal
@@ -25,7 +26,9 @@ struct PrintOptions {
 // Streams with their order, tasks with ports and kernels, registers, arenas.
 std::string PrintPlan(const Plan& plan, const PrintOptions& options = {});
 
-// "take,ack | every act", "held(4)", "accumulate(4)", ... for one pattern.
+// One pattern in the words of core/actor/pattern.h: "every act", "held(4)",
+// "accumulate(4)", "last(4)", "slices(4)", "shared phase", "exclusive phase".
+// Where it is none of them, its bytes: "pattern 1021".
 std::string PrintInputPattern(const std::string& acts);
 std::string PrintOutputPattern(const std::string& acts);
 

@@ -20,6 +20,8 @@ namespace {
 constexpr int kMaxStreams = 1 << actor::ActorId::kStreamBits;
 constexpr int kMaxTasks = 1 << actor::ActorId::kIndexBits;
 constexpr uint32_t kMaxCopies = 65534;
+// Each is a thread of the process.
+constexpr uint32_t kMaxWorkers = 1024;
 constexpr uint32_t kMaxActs = 65535;
 // Patterns of a period are unrolled by the checks: bound the work.
 constexpr uint64_t kMaxActsOfPeriod = uint64_t{1} << 24;
@@ -65,6 +67,10 @@ class Validator {
     if (plan_.tasks_size() > kMaxTasks) {
       return Bad("the plan has ", plan_.tasks_size(), " tasks; at most ",
                  kMaxTasks, " are possible");
+    }
+    if (plan_.workers() > kMaxWorkers) {
+      return Bad("the plan has ", plan_.workers(), " workers; at most ",
+                 kMaxWorkers, " are possible");
     }
     uint64_t acts = 0;
     for (const Task& task : plan_.tasks()) acts += task.acts_per_period();
@@ -379,8 +385,7 @@ class Validator {
         TensorBytes(in.tensors(0)) != TensorBytes(out.tensors(0))) {
       return Bad(name, " sums one tensor into one like it");
     }
-    uint64_t levels = 1;
-    while (task.acts_per_period() >> levels != 0) ++levels;
+    const uint32_t levels = NumAccumulators(task.acts_per_period());
     if (placed_ && task.private_bytes() / levels < TensorBytes(in.tensors(0))) {
       return Bad(name, " keeps ", levels, " buffers of ",
                  TensorBytes(in.tensors(0)), " bytes in ",

@@ -4,12 +4,6 @@
 
 namespace weft::runtime {
 
-uint32_t NumAccumulators(uint32_t acts) {
-  uint32_t n = 1;
-  while (acts >>= 1) ++n;
-  return n;
-}
-
 std::vector<AccumulateStep> AccumulateSteps(uint32_t act, uint32_t acts) {
   const bool last = act + 1 == acts;
   const int buffers = static_cast<int>(NumAccumulators(acts));

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/plan/plan.h"
+
 namespace weft::runtime {
 
 // Buffers are 0, 1, ...; these name what else a step reads or writes.
@@ -30,8 +32,8 @@ struct AccumulateStep {
   int result;
 };
 
-// floor(log2(acts)) + 1. Pre-condition: acts >= 1.
-uint32_t NumAccumulators(uint32_t acts);
+// How many buffers there are.
+using plan::NumAccumulators;
 
 // Pre-condition: act < acts.
 std::vector<AccumulateStep> AccumulateSteps(uint32_t act, uint32_t acts);

@@ -185,9 +185,9 @@ uint32_t PlanBuilder::Variable(const std::string& name,
                                const std::string& stream, uint64_t bytes) {
   const uint32_t t = Task(name, weft::plan::Task::VARIABLE, stream, 2);
   const uint32_t shared =
-      Output(name, {name + "/shared", bytes, 1, std::string({7, 4})});
+      Output(name, {name + "/shared", bytes, 1, actor::SharedPhase()});
   const uint32_t exclusive =
-      Output(name, {name + "/exclusive", bytes, 1, std::string({4, 7})});
+      Output(name, {name + "/exclusive", bytes, 1, actor::ExclusivePhase()});
   plan_.mutable_registers(shared)->set_state(name);
   plan_.mutable_registers(exclusive)->set_state(name);
   plan_.mutable_registers(exclusive)->set_overlay_of(shared + 1);
