@@ -1,137 +1,29 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
 #include "core/graph/text.h"
+#include "core/graph/text_scanner.h"
+#include "core/graph/text_values.h"
 
 namespace weft {
 namespace {
 
-bool IsNameChar(char c) {
-  return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '/' || c == '-';
-}
+using text::IsNameChar;
+using text::Scanner;
+using text::ValueParser;
 
-bool IsWordChar(char c) {
-  return absl::ascii_isalnum(c) || c == '_' || c == '.';
-}
-
-// Characters, positions and errors.
-class Scanner {
- public:
-  explicit Scanner(absl::string_view text) : text_(text) {}
-
-  size_t position() const { return at_; }
-  bool AtEnd() const { return at_ >= text_.size(); }
-  // '\0' at the end.
-  char Peek(size_t ahead = 0) const {
-    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
-  }
-  void Advance() { ++at_; }
-
-  void SkipSpace() {
-    while (!AtEnd()) {
-      if (absl::ascii_isspace(Peek())) {
-        ++at_;
-      } else if (Peek() == '/' && Peek(1) == '/') {
-        while (!AtEnd() && Peek() != '\n') ++at_;
-      } else {
-        return;
-      }
-    }
-  }
-
-  // Skips space, then takes `c` where it comes next.
-  bool Take(char c) {
-    SkipSpace();
-    if (AtEnd() || Peek() != c) return false;
-    ++at_;
-    return true;
-  }
-
-  absl::Status Expect(char c, absl::string_view where) {
-    if (Take(c)) return absl::OkStatus();
-    return Error(absl::StrCat("expected '", std::string(1, c), "' ", where,
-                              ", found ", Found()));
-  }
-
-  // Skips space, then takes the longest run of characters that `accept` likes.
-  template <typename F>
-  absl::string_view TakeWhile(F accept) {
-    SkipSpace();
-    size_t start = at_;
-    while (!AtEnd() && accept(Peek())) ++at_;
-    return text_.substr(start, at_ - start);
-  }
-
-  absl::string_view Word() { return TakeWhile(IsWordChar); }
-
-  absl::StatusOr<std::string> QuotedString() {
-    WEFT_RETURN_IF_ERROR(Expect('"', "to open a string"));
-    size_t start = at_;
-    while (!AtEnd() && Peek() != '"' && Peek() != '\n') {
-      at_ += Peek() == '\\' ? 2 : 1;
-    }
-    if (AtEnd() || Peek() != '"') {
-      return ErrorAt(start, "this string is not closed");
-    }
-    std::string out;
-    if (!absl::CUnescape(text_.substr(start, at_ - start), &out)) {
-      return ErrorAt(start, "this string has a bad escape");
-    }
-    ++at_;
-    return out;
-  }
-
-  std::string Found() const {
-    if (AtEnd()) return "the end of the text";
-    return absl::StrCat("'", absl::CHexEscape(text_.substr(at_, 1)), "'");
-  }
-
-  std::string Where(size_t position) const {
-    size_t line = 1;
-    size_t column = 1;
-    for (size_t i = 0; i < position && i < text_.size(); ++i) {
-      column = text_[i] == '\n' ? 1 : column + 1;
-      line += text_[i] == '\n';
-    }
-    return absl::StrCat(line, ":", column);
-  }
-
-  absl::Status ErrorAt(size_t position, absl::string_view message,
-                       ErrorCode code = ErrorCode::kGraphSyntax) const {
-    return MakeError(code, absl::StrCat(Where(position), ": ", message));
-  }
-  absl::Status Error(absl::string_view message) const {
-    return ErrorAt(at_, message);
-  }
-
- private:
-  absl::string_view text_;
-  size_t at_ = 0;
-};
-
-struct Number {
-  bool is_int = false;
-  int64_t i = 0;
-  double f = 0;
-};
-
+// Statements: which node, of which operands.
 class Parser {
  public:
   Parser(absl::string_view text, const ParseLimits& limits)
-      : limits_(limits), scan_(text) {}
+      : limits_(limits), scan_(text), values_(&scan_, limits) {}
 
   absl::StatusOr<Graph> Run();
 
@@ -161,25 +53,10 @@ class Parser {
   absl::StatusOr<std::string> NodeName();
   absl::StatusOr<const Node*> NodeReference(const Graph& graph);
   absl::StatusOr<Value> Operand(const Graph& graph);
-  absl::StatusOr<int64_t> Integer();
-  absl::StatusOr<Number> ParseNumber();
-  absl::StatusOr<double> NaNWithBits(size_t start);
-  absl::StatusOr<TensorType> Type();
-  absl::StatusOr<Attr> AttrValue(const AttrSpec* spec);
-  absl::StatusOr<Attr> ListValue(const AttrSpec* spec);
-  absl::StatusOr<Attr> Strings();
-  absl::StatusOr<Literal> Tensor();
-  absl::StatusOr<std::vector<Number>> Numbers(int64_t limit);
-  absl::StatusOr<Literal> FromNumbers(size_t start, const TensorType& type,
-                                      const std::vector<Number>& numbers);
-
-  absl::Status TooMany(absl::string_view what, int64_t limit) const {
-    return scan_.Error(absl::StrCat("more than ", limit, " ", what));
-  }
 
   const ParseLimits& limits_;
   Scanner scan_;
-  int64_t tensor_bytes_ = 0;
+  ValueParser values_;
 };
 
 absl::StatusOr<Graph> Parser::Run() {
@@ -193,7 +70,7 @@ absl::StatusOr<Graph> Parser::Run() {
   Graph graph(std::move(name));
   while (!scan_.Take('}')) {
     if (graph.num_nodes() >= limits_.nodes) {
-      return TooMany("nodes", limits_.nodes);
+      return scan_.TooMany("nodes", limits_.nodes);
     }
     WEFT_RETURN_IF_ERROR(ParseStatement(&graph));
   }
@@ -249,7 +126,7 @@ absl::Status Parser::ParseOperands(const Graph& graph, Statement* s) {
   if (scan_.Take(')')) return absl::OkStatus();
   do {
     if (static_cast<int64_t>(s->inputs.size()) >= limits_.operands) {
-      return TooMany("operands", limits_.operands);
+      return scan_.TooMany("operands", limits_.operands);
     }
     WEFT_ASSIGN_OR_RETURN(Value v, Operand(graph));
     s->inputs.push_back(v);
@@ -272,7 +149,8 @@ absl::Status Parser::ParseAttrs(Statement* s) {
                            absl::StrCat("attribute '", name, "' given twice"));
     }
     WEFT_RETURN_IF_ERROR(scan_.Expect(':', "after the attribute's name"));
-    WEFT_ASSIGN_OR_RETURN(Attr value, AttrValue(s->schema->FindAttr(name)));
+    WEFT_ASSIGN_OR_RETURN(Attr value,
+                          values_.AttrValue(s->schema->FindAttr(name)));
     s->attrs.Set(name, std::move(value));
   } while (scan_.Take(','));
   return scan_.Expect('}', "after the attributes");
@@ -283,9 +161,9 @@ absl::Status Parser::ParseTypes(Statement* s) {
   s->types_position = scan_.position();
   do {
     if (static_cast<int64_t>(s->types.size()) >= limits_.operands) {
-      return TooMany("results", limits_.operands);
+      return scan_.TooMany("results", limits_.operands);
     }
-    WEFT_ASSIGN_OR_RETURN(TensorType type, Type());
+    WEFT_ASSIGN_OR_RETURN(TensorType type, values_.Type());
     s->types.push_back(std::move(type));
   } while (scan_.Take(','));
   return absl::OkStatus();
@@ -306,7 +184,7 @@ absl::Status Parser::ParseSuffix(const Graph& graph, Statement* s) {
   if (word == "control") {
     do {
       if (static_cast<int64_t>(s->control.size()) >= limits_.operands) {
-        return TooMany("control inputs", limits_.operands);
+        return scan_.TooMany("control inputs", limits_.operands);
       }
       WEFT_ASSIGN_OR_RETURN(const Node* from, NodeReference(graph));
       s->control.push_back(from->id());
@@ -315,7 +193,7 @@ absl::Status Parser::ParseSuffix(const Graph& graph, Statement* s) {
     WEFT_ASSIGN_OR_RETURN(s->device, scan_.QuotedString());
   } else if (word == "stage") {
     size_t at = scan_.position();
-    WEFT_ASSIGN_OR_RETURN(int64_t stage, Integer());
+    WEFT_ASSIGN_OR_RETURN(int64_t stage, scan_.Integer());
     if (stage < 0 || stage > 1 << 20) {
       return scan_.ErrorAt(at, absl::StrCat("stage ", stage, " out of range"));
     }
@@ -323,7 +201,7 @@ absl::Status Parser::ParseSuffix(const Graph& graph, Statement* s) {
   } else {
     do {
       if (static_cast<int64_t>(s->origin.size()) >= limits_.operands) {
-        return TooMany("lines of origin", limits_.operands);
+        return scan_.TooMany("lines of origin", limits_.operands);
       }
       WEFT_ASSIGN_OR_RETURN(std::string line, scan_.QuotedString());
       s->origin.push_back(std::move(line));
@@ -394,7 +272,7 @@ absl::StatusOr<Value> Parser::Operand(const Graph& graph) {
   int64_t index = 0;
   if (scan_.Peek() == ':') {
     scan_.Advance();
-    WEFT_ASSIGN_OR_RETURN(index, Integer());
+    WEFT_ASSIGN_OR_RETURN(index, scan_.Integer());
   }
   if (index < 0 || index >= node->num_outputs()) {
     return scan_.ErrorAt(
@@ -402,247 +280,6 @@ absl::StatusOr<Value> Parser::Operand(const Graph& graph) {
                             ", it has ", node->num_outputs()));
   }
   return node->output(static_cast<int>(index));
-}
-
-absl::StatusOr<int64_t> Parser::Integer() {
-  scan_.SkipSpace();
-  size_t start = scan_.position();
-  WEFT_ASSIGN_OR_RETURN(Number number, ParseNumber());
-  if (!number.is_int) return scan_.ErrorAt(start, "expected an integer");
-  return number.i;
-}
-
-absl::StatusOr<Number> Parser::ParseNumber() {
-  scan_.SkipSpace();
-  size_t start = scan_.position();
-  std::string text(scan_.TakeWhile([](char c) {
-    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '+';
-  }));
-  Number number;
-  if (text.empty()) {
-    return scan_.Error(
-        absl::StrCat("expected a number, found ", scan_.Found()));
-  }
-  if (text == "nan" && scan_.Peek() == '(') {
-    WEFT_ASSIGN_OR_RETURN(number.f, NaNWithBits(start));
-    return number;
-  }
-  if (text.find_first_not_of("-0123456789") == std::string::npos) {
-    number.is_int = true;
-    if (!absl::SimpleAtoi(text, &number.i)) {
-      return scan_.ErrorAt(start,
-                           absl::StrCat("'", text, "' is no 64-bit integer"));
-    }
-    number.f = static_cast<double>(number.i);
-    return number;
-  }
-  const char* end = text.data() + text.size();
-  auto result = std::from_chars(text.data(), end, number.f);
-  if (result.ec != std::errc() || result.ptr != end) {
-    return scan_.ErrorAt(start,
-                         absl::StrCat("'", text, "' is no 64-bit number"));
-  }
-  if (std::isnan(number.f)) number.f = std::nan("");
-  return number;
-}
-
-// After "nan": (0x7ff8000000000001).
-absl::StatusOr<double> Parser::NaNWithBits(size_t start) {
-  scan_.Advance();
-  std::string text(scan_.Word());
-  uint64_t bits = 0;
-  double value = 0;
-  if (!absl::SimpleHexAtoi(text, &bits)) {
-    return scan_.ErrorAt(start, "expected nan(0x...)");
-  }
-  std::memcpy(&value, &bits, sizeof(value));
-  if (!std::isnan(value)) return scan_.ErrorAt(start, "these bits are no NaN");
-  WEFT_RETURN_IF_ERROR(scan_.Expect(')', "after the bits of a NaN"));
-  return value;
-}
-
-absl::StatusOr<TensorType> Parser::Type() {
-  scan_.SkipSpace();
-  size_t start = scan_.position();
-  absl::StatusOr<DType> dtype = ParseDType(scan_.Word());
-  if (!dtype.ok()) {
-    return scan_.ErrorAt(start, dtype.status().message(),
-                         ErrorCode::kDTypeMismatch);
-  }
-  WEFT_RETURN_IF_ERROR(scan_.Expect('[', "before a type's shape"));
-  std::vector<int64_t> dims;
-  if (!scan_.Take(']')) {
-    do {
-      if (dims.size() >= kMaxRank) return TooMany("dimensions", kMaxRank);
-      WEFT_ASSIGN_OR_RETURN(int64_t dim, Integer());
-      dims.push_back(dim);
-    } while (scan_.Take(','));
-    WEFT_RETURN_IF_ERROR(scan_.Expect(']', "after a type's shape"));
-  }
-  absl::StatusOr<Shape> shape = Shape::Create(dims);
-  if (!shape.ok()) return Annotate(shape.status(), scan_.Where(start));
-  return TensorType{*dtype, *std::move(shape)};
-}
-
-// One attribute's value; `spec` decides where the text leaves a choice.
-absl::StatusOr<Attr> Parser::AttrValue(const AttrSpec* spec) {
-  scan_.SkipSpace();
-  char c = scan_.Peek();
-  if (c == '"') {
-    WEFT_ASSIGN_OR_RETURN(std::string text, scan_.QuotedString());
-    return Attr(std::move(text));
-  }
-  if (c == '[') return ListValue(spec);
-  bool is_word = absl::ascii_isalpha(c);
-  if (is_word && c != 'n' && !(c == 'i' && scan_.Peek(1) == 'n')) {
-    size_t start = scan_.position();
-    std::string word(scan_.Word());
-    if (word == "tensor") {
-      WEFT_ASSIGN_OR_RETURN(Literal tensor, Tensor());
-      return Attr(std::move(tensor));
-    }
-    absl::StatusOr<DType> dtype = ParseDType(word);
-    if (dtype.ok()) return Attr(*dtype);
-    return scan_.ErrorAt(
-        start, absl::StrCat("'", word, "' is no value; text needs quotes"));
-  }
-  WEFT_ASSIGN_OR_RETURN(Number number, ParseNumber());
-  bool wants_float = spec != nullptr && spec->kind == AttrKind::kFloat;
-  if (number.is_int && !wants_float) return Attr(number.i);
-  return Attr(number.f);
-}
-
-absl::StatusOr<Attr> Parser::ListValue(const AttrSpec* spec) {
-  AttrKind kind = spec == nullptr ? AttrKind::kInts : spec->kind;
-  if (kind == AttrKind::kStrings) return Strings();
-  size_t start = scan_.position();
-  scan_.Advance();
-  scan_.SkipSpace();
-  if (scan_.Peek() == '"') {
-    return scan_.ErrorAt(start, "a list of strings does not fit here");
-  }
-  WEFT_ASSIGN_OR_RETURN(std::vector<Number> numbers,
-                        Numbers(limits_.list_items));
-  bool floats = kind == AttrKind::kFloats;
-  for (const Number& n : numbers) floats = floats || !n.is_int;
-  if (floats) {
-    std::vector<double> values;
-    for (const Number& n : numbers) values.push_back(n.f);
-    return Attr(std::move(values));
-  }
-  std::vector<int64_t> values;
-  for (const Number& n : numbers) values.push_back(n.i);
-  return Attr(std::move(values));
-}
-
-absl::StatusOr<Attr> Parser::Strings() {
-  scan_.Advance();
-  std::vector<std::string> values;
-  if (scan_.Take(']')) return Attr(std::move(values));
-  do {
-    if (static_cast<int64_t>(values.size()) >= limits_.list_items) {
-      return TooMany("items", limits_.list_items);
-    }
-    WEFT_ASSIGN_OR_RETURN(std::string text, scan_.QuotedString());
-    values.push_back(std::move(text));
-  } while (scan_.Take(','));
-  WEFT_RETURN_IF_ERROR(scan_.Expect(']', "after a list"));
-  return Attr(std::move(values));
-}
-
-// After "[": 1, 2, 3].
-absl::StatusOr<std::vector<Number>> Parser::Numbers(int64_t limit) {
-  std::vector<Number> numbers;
-  if (scan_.Take(']')) return numbers;
-  do {
-    if (static_cast<int64_t>(numbers.size()) >= limit) {
-      return TooMany("items", limit);
-    }
-    WEFT_ASSIGN_OR_RETURN(Number number, ParseNumber());
-    numbers.push_back(number);
-  } while (scan_.Take(','));
-  WEFT_RETURN_IF_ERROR(scan_.Expect(']', "after a list"));
-  return numbers;
-}
-
-// After "tensor".
-absl::StatusOr<Literal> Parser::Tensor() {
-  WEFT_RETURN_IF_ERROR(scan_.Expect('(', "after 'tensor'"));
-  scan_.SkipSpace();
-  size_t start = scan_.position();
-  WEFT_ASSIGN_OR_RETURN(TensorType type, Type());
-  int64_t bytes = type.num_bytes();
-  if (bytes > limits_.tensor_bytes - tensor_bytes_) {
-    return scan_.ErrorAt(
-        start, absl::StrCat("tensors of more than ", limits_.tensor_bytes,
-                            " bytes in one text"));
-  }
-  tensor_bytes_ += bytes;
-  WEFT_RETURN_IF_ERROR(scan_.Expect(',', "after a tensor's type"));
-  scan_.SkipSpace();
-  size_t data = scan_.position();
-  Literal literal;
-  if (scan_.Take('[')) {
-    WEFT_ASSIGN_OR_RETURN(std::vector<Number> numbers,
-                          Numbers(type.shape.num_elements()));
-    WEFT_ASSIGN_OR_RETURN(literal, FromNumbers(data, type, numbers));
-  } else if (scan_.Peek() == '"') {
-    WEFT_ASSIGN_OR_RETURN(std::string text, scan_.QuotedString());
-    std::string decoded;
-    if (!absl::Base64Unescape(text, &decoded) ||
-        static_cast<int64_t>(decoded.size()) != bytes) {
-      return scan_.ErrorAt(data, absl::StrCat("expected ", bytes,
-                                              " bytes in base64 for a tensor ",
-                                              type.ToString()));
-    }
-    literal = Literal(type, std::move(decoded));
-  } else {
-    if (scan_.Word() != "splat") {
-      return scan_.ErrorAt(data, "expected [...], splat(...) or base64");
-    }
-    WEFT_RETURN_IF_ERROR(scan_.Expect('(', "after 'splat'"));
-    WEFT_ASSIGN_OR_RETURN(Number number, ParseNumber());
-    WEFT_ASSIGN_OR_RETURN(Literal one,
-                          FromNumbers(data, {type.dtype, Shape()}, {number}));
-    std::string repeated;
-    repeated.reserve(bytes);
-    while (static_cast<int64_t>(repeated.size()) < bytes) {
-      absl::StrAppend(&repeated, one.bytes());
-    }
-    literal = Literal(type, std::move(repeated));
-    WEFT_RETURN_IF_ERROR(scan_.Expect(')', "after a splat's value"));
-  }
-  WEFT_RETURN_IF_ERROR(scan_.Expect(')', "after a tensor"));
-  return literal;
-}
-
-absl::StatusOr<Literal> Parser::FromNumbers(
-    size_t start, const TensorType& type, const std::vector<Number>& numbers) {
-  if (static_cast<int64_t>(numbers.size()) != type.shape.num_elements()) {
-    return scan_.ErrorAt(
-        start,
-        absl::StrCat(numbers.size(), " values for a tensor ", type.ToString()));
-  }
-  std::vector<double> values;
-  values.reserve(numbers.size());
-  for (const Number& n : numbers) {
-    if (!IsFloat(type.dtype) && !n.is_int) {
-      return scan_.ErrorAt(start, absl::StrCat("a tensor ", type.ToString(),
-                                               " holds integers only"));
-    }
-    values.push_back(n.f);
-  }
-  if (type.dtype == DType::kI64) {
-    std::vector<int64_t> ints;
-    for (const Number& n : numbers) ints.push_back(n.i);
-    return Literal::Of<int64_t>(type.shape, std::move(ints));
-  }
-  Literal literal = Literal::FromDoubles(type, values);
-  if (!IsFloat(type.dtype) && literal.ToDoubles() != values) {
-    return scan_.ErrorAt(
-        start, absl::StrCat("a value does not fit ", DTypeName(type.dtype)));
-  }
-  return literal;
 }
 
 }  // namespace
