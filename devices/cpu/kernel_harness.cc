@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/schema.h"
 #include "core/reference/evaluate.h"
+#include "devices/testing/attributes.h"
 #include "gtest/gtest.h"
 #include "plugins/host/plugin.h"
 #include "plugins/host/test_plugins.h"
@@ -93,34 +94,6 @@ class Guarded {
   uint8_t* base_ = nullptr;
 };
 
-void SetAttr(OpDesc* desc, const std::string& name, const Attr& attr) {
-  switch (attr.kind()) {
-    case AttrKind::kInt:
-      desc->Set(name, attr.i());
-      break;
-    case AttrKind::kFloat:
-      desc->Set(name, attr.f());
-      break;
-    case AttrKind::kString:
-      desc->Set(name, attr.s());
-      break;
-    case AttrKind::kInts:
-      desc->Set(name, attr.ints());
-      break;
-    case AttrKind::kFloats:
-      desc->Set(name, attr.floats());
-      break;
-    case AttrKind::kStrings:
-      desc->Set(name, attr.strings());
-      break;
-    case AttrKind::kDType:
-      desc->SetDType(name, static_cast<uint32_t>(attr.dtype()));
-      break;
-    case AttrKind::kTensor:
-      break;
-  }
-}
-
 const OpSchema& SchemaOf(const OpCase& c) {
   const OpSchema* schema = OpRegistry::Global().FindOrNull(c.op);
   EXPECT_NE(schema, nullptr) << c.op;
@@ -131,10 +104,6 @@ std::vector<TensorType> InputTypes(const OpCase& c) {
   std::vector<TensorType> types;
   for (const Literal& input : c.inputs) types.push_back(input.type());
   return types;
-}
-
-std::vector<int64_t> Dims(const Shape& shape) {
-  return {shape.dims().begin(), shape.dims().end()};
 }
 
 // Inputs that a launch writes to, by the options.
@@ -189,18 +158,18 @@ std::unique_ptr<OpDesc> Describe(const OpCase& c) {
       desc->NoIn();
     } else {
       desc->In(static_cast<uint32_t>(input.type().dtype),
-               Dims(input.type().shape));
+               DimsOf(input.type().shape));
     }
   }
   for (const TensorType& type : OutputTypes(c)) {
-    desc->Out(static_cast<uint32_t>(type.dtype), Dims(type.shape));
+    desc->Out(static_cast<uint32_t>(type.dtype), DimsOf(type.shape));
   }
   for (const AttrSpec& spec : schema.attrs) {
     const Attr* given = c.attrs.Find(spec.name);
     if (given != nullptr) {
-      SetAttr(desc.get(), spec.name, *given);
+      SetAttribute(spec.name, *given, desc.get());
     } else if (spec.has_default) {
-      SetAttr(desc.get(), spec.name, spec.default_value);
+      SetAttribute(spec.name, spec.default_value, desc.get());
     }
   }
   return desc;

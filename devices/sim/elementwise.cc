@@ -51,6 +51,36 @@ void OfferInPlace(const Op& op, weft_match* answer) {
   }
 }
 
+// What kernels of two operands have in common.
+class TwoOperands : public Kernel {
+ protected:
+  explicit TwoOperands(const Op& op)
+      : op_(op.id()),
+        type_(op.in(0).dtype()),
+        n_(op.out(0).numel()),
+        a_(op.in(0), op.out(0)),
+        b_(op.in(1), op.out(0)) {}
+
+  // y = f(a, b) for each element; the result's type is that of f.
+  template <typename F>
+  void ForEachPair(const Call& call, F f) const {
+    WithType(type_, [&](auto zero) {
+      using T = decltype(zero);
+      const T* a = call.in<T>(0);
+      const T* b = call.in<T>(1);
+      auto* y = call.out<decltype(f(zero, zero))>(0);
+      for (int64_t i = 0; i < n_; ++i) y[i] = f(a[a_[i]], b[b_[i]]);
+    });
+  }
+
+  const uint32_t op_;
+
+ private:
+  uint32_t type_;
+  int64_t n_;
+  Positions a_, b_;
+};
+
 // Integers wrap around; division by zero gives 0.
 template <typename T>
 T IntegerArithmetic(uint32_t op, T a, T b) {
@@ -94,7 +124,7 @@ T FloatArithmetic(uint32_t op, T a, T b) {
   }
 }
 
-class Arithmetic : public Kernel {
+class Arithmetic : public TwoOperands {
  public:
   static bool Match(const Op& op, weft_match* answer) {
     const uint32_t type = op.out(0).dtype();
@@ -102,33 +132,18 @@ class Arithmetic : public Kernel {
     return op.num_in() == 2 && op.all(type) && Broadcasts(op) &&
            (IsFloat(type) || (IsInt(type) && op.id() != WEFT_OP_POW));
   }
-  explicit Arithmetic(const Op& op)
-      : op_(op.id()),
-        type_(op.out(0).dtype()),
-        n_(op.out(0).numel()),
-        a_(op.in(0), op.out(0)),
-        b_(op.in(1), op.out(0)) {}
+  explicit Arithmetic(const Op& op) : TwoOperands(op) {}
 
   void Launch(const Call& call) const override {
-    WithType(type_, [&](auto zero) {
-      using T = decltype(zero);
-      const T* a = call.in<T>(0);
-      const T* b = call.in<T>(1);
-      T* y = call.out<T>(0);
-      for (int64_t i = 0; i < n_; ++i) {
-        if constexpr (std::is_floating_point_v<T>) {
-          y[i] = FloatArithmetic(op_, a[a_[i]], b[b_[i]]);
-        } else {
-          y[i] = IntegerArithmetic(op_, a[a_[i]], b[b_[i]]);
-        }
+    ForEachPair(call, [op = op_](auto a, auto b) {
+      using T = decltype(a);
+      if constexpr (std::is_floating_point_v<T>) {
+        return FloatArithmetic<T>(op, a, b);
+      } else {
+        return IntegerArithmetic<T>(op, a, b);
       }
     });
   }
-
- private:
-  uint32_t op_, type_;
-  int64_t n_;
-  Positions a_, b_;
 };
 
 template <typename T>
@@ -151,7 +166,7 @@ bool CompareOne(uint32_t op, T a, T b) {
   }
 }
 
-class Comparison : public Kernel {
+class Comparison : public TwoOperands {
  public:
   static bool Match(const Op& op, weft_match* answer) {
     if (op.num_in() != 2 || op.out(0).dtype() != WEFT_BOOL) return false;
@@ -162,29 +177,13 @@ class Comparison : public Kernel {
                                                   op.id() == WEFT_OP_EQUAL);
     return typed && op.in(1).dtype() == type && Broadcasts(op);
   }
-  explicit Comparison(const Op& op)
-      : op_(op.id()),
-        type_(op.in(0).dtype()),
-        n_(op.out(0).numel()),
-        a_(op.in(0), op.out(0)),
-        b_(op.in(1), op.out(0)) {}
+  explicit Comparison(const Op& op) : TwoOperands(op) {}
 
   void Launch(const Call& call) const override {
-    WithType(type_, [&](auto zero) {
-      using T = decltype(zero);
-      const T* a = call.in<T>(0);
-      const T* b = call.in<T>(1);
-      uint8_t* y = call.out<uint8_t>(0);
-      for (int64_t i = 0; i < n_; ++i) {
-        y[i] = CompareOne(op_, a[a_[i]], b[b_[i]]) ? 1 : 0;
-      }
+    ForEachPair(call, [op = op_](auto a, auto b) -> uint8_t {
+      return CompareOne(op, a, b) ? 1 : 0;
     });
   }
-
- private:
-  uint32_t op_, type_;
-  int64_t n_;
-  Positions a_, b_;
 };
 
 template <typename T>

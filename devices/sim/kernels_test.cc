@@ -10,6 +10,7 @@
 
 #include "core/reference/eager.h"
 #include "core/types/literal.h"
+#include "devices/testing/attributes.h"
 #include "plugins/host/device.h"
 #include "plugins/host/op_desc.h"
 #include "plugins/host/test_plugins.h"
@@ -21,33 +22,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 const double kNan = std::nan("");
-
-// A batch of attributes for both sides.
-void SetAttrs(const AttrMap& attrs, OpDesc* desc) {
-  for (const auto& [name, attr] : attrs) {
-    switch (attr.kind()) {
-      case AttrKind::kInt:
-        desc->Set(name, attr.i());
-        break;
-      case AttrKind::kFloat:
-        desc->Set(name, attr.f());
-        break;
-      case AttrKind::kInts:
-        desc->Set(name, attr.ints());
-        break;
-      case AttrKind::kDType:
-        desc->SetDType(name, static_cast<uint32_t>(attr.dtype()));
-        break;
-      default:
-        FAIL() << "attribute '" << name << "' of a kind not used here";
-    }
-  }
-}
-
-Ints DimsOf(const Literal& literal) {
-  return Ints(literal.type().shape.dims().begin(),
-              literal.type().shape.dims().end());
-}
 
 class KernelsTest : public testing::Test {
  protected:
@@ -93,15 +67,15 @@ class KernelsTest : public testing::Test {
     OpDesc desc(id);
     std::vector<weft_buffer> in, out;
     for (const Literal& x : inputs) {
-      desc.In(static_cast<uint32_t>(x.type().dtype), DimsOf(x));
+      desc.In(static_cast<uint32_t>(x.type().dtype), DimsOf(x.type().shape));
       in.push_back(Put(x));
     }
     for (int i = 0; i < outputs; ++i) {
       const Literal& y = reference.literal(expected[i]);
-      desc.Out(static_cast<uint32_t>(y.type().dtype), DimsOf(y));
+      desc.Out(static_cast<uint32_t>(y.type().dtype), DimsOf(y.type().shape));
       out.push_back(in_place ? in[i] : Put(Literal::Splat(y.type(), 1)));
     }
-    SetAttrs(attrs, &desc);
+    for (const auto& [name, attr] : attrs) SetAttribute(name, attr, &desc);
     auto match = device_->Match(desc.desc());
     ASSERT_TRUE(match.ok()) << match.status();
     ASSERT_TRUE(match->has_value()) << "not supported";
