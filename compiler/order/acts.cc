@@ -1,6 +1,11 @@
 #include "compiler/order/acts.h"
 
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/order/linear.h"
+#include "core/base/error.h"
 
 namespace weft {
 namespace {
@@ -53,7 +58,7 @@ class RandomOrder {
     for (const UnitEdge& e : edges) AddActs(e);
   }
 
-  std::vector<int> Run(uint64_t seed) {
+  absl::StatusOr<std::vector<int>> Run(uint64_t seed) {
     std::vector<int> owner(num_acts_);
     for (size_t u = 0; u < units_.size(); ++u) {
       for (int k = 0; k < units_[u].acts; ++k) {
@@ -75,7 +80,18 @@ class RandomOrder {
         if (--missing_[s] == 0) ready.push_back(s);
       }
     }
-    return order;
+    if (order.size() == owner.size()) return order;
+    // What is left waits for itself, by way of copies that are too few.
+    std::set<int> blocked;
+    for (int a = 0; a < num_acts_; ++a) {
+      if (missing_[a] > 0) blocked.insert(owner[a]);
+    }
+    return MakeError(
+        ErrorCode::kInternal,
+        absl::StrCat("no order of the acts of a period is possible: ",
+                     owner.size() - order.size(), " of ", owner.size(),
+                     " wait for each other, in the units ",
+                     absl::StrJoin(blocked, ", ")));
   }
 
  private:
@@ -110,10 +126,10 @@ class RandomOrder {
 
 }  // namespace
 
-std::vector<int> OrderActs(absl::Span<const Unit> units,
-                           absl::Span<const UnitEdge> edges,
-                           const std::vector<bool>& phases, int micro_batches,
-                           uint64_t seed) {
+absl::StatusOr<std::vector<int>> OrderActs(absl::Span<const Unit> units,
+                                           absl::Span<const UnitEdge> edges,
+                                           const std::vector<bool>& phases,
+                                           int micro_batches, uint64_t seed) {
   if (seed == 0) return BySections(units, edges, phases, micro_batches);
   return RandomOrder(units, edges).Run(seed);
 }

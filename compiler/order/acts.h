@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/order/chains.h"
 
@@ -24,11 +25,12 @@ struct UnitEdge {
 
 // Units in the order of their acts; a unit appears as often as it acts.
 // `phases`: units of shared phases, placed just before their first successor.
-// Pre-condition: every edge leads forward in the order of `units`.
-std::vector<int> OrderActs(absl::Span<const Unit> units,
-                           absl::Span<const UnitEdge> edges,
-                           const std::vector<bool>& phases, int micro_batches,
-                           uint64_t seed);
+// Pre-condition: every edge leads forward in the order of `units`. kInternal
+// where acts wait for each other all the same, which rates that fit rule out.
+absl::StatusOr<std::vector<int>> OrderActs(absl::Span<const Unit> units,
+                                           absl::Span<const UnitEdge> edges,
+                                           const std::vector<bool>& phases,
+                                           int micro_batches, uint64_t seed);
 
 }  // namespace weft
 

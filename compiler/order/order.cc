@@ -54,8 +54,11 @@ class Orderer {
     for (const Unit& unit : units_) {
       phases.push_back(parts_.works[unit.works[0]].kind == Kind::kShared);
     }
-    MakeTasks(OrderActs(units_, UnitEdges(), phases, parts_.micro_batches,
-                        options_.launch_order_seed));
+    WEFT_ASSIGN_OR_RETURN(
+        std::vector<int> acts,
+        OrderActs(units_, UnitEdges(), phases, parts_.micro_batches,
+                  options_.launch_order_seed));
+    MakeTasks(acts);
     return std::move(out_);
   }
 
