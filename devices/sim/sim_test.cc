@@ -351,10 +351,10 @@ TEST_F(SimTest, OptionsAreChecked) {
   auto open = [](const char* key, const char* value) {
     return Device::Open(Sim(), 0, {{key, value}}).status();
   };
-  ExpectCode(open("tear", "T1"), ErrorCode::kDeviceFailed, "'tear'");
-  ExpectCode(open("tier", "T9"), ErrorCode::kDeviceFailed, "'T9'");
-  ExpectCode(open("delay_us", "-1"), ErrorCode::kDeviceFailed, "'-1'");
-  ExpectCode(open("delay_us", "5x"), ErrorCode::kDeviceFailed, "'5x'");
+  ExpectCode(open("tear", "T1"), ErrorCode::kBadValue, "'tear'");
+  ExpectCode(open("tier", "T9"), ErrorCode::kBadValue, "'T9'");
+  ExpectCode(open("delay_us", "-1"), ErrorCode::kBadValue, "'-1'");
+  ExpectCode(open("delay_us", "5x"), ErrorCode::kBadValue, "'5x'");
 }
 
 TEST_F(SimTest, CloseWithLiveHandlesIsBusy) {
