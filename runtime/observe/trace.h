@@ -5,7 +5,7 @@
 //   SessionOptions options;
 //   options.trace = &log;
 //   ... run ...
-//   WEFT_RETURN_IF_ERROR(WriteChromeTrace(log, out));   // trace_writer.h
+//   std::string json = ChromeTraceJson(log, /*rank=*/0);  // trace_writer.h
 //
 // A worker appends to a ring of its own: one store of 32 bytes an act, nothing
 // allocated, the oldest records are overwritten. Only acts of the steps asked

@@ -3,7 +3,7 @@
 // compiler.
 //
 //   DeviceOracle oracle({cpu.get(), sim.get()});   // as CompileOptions.devices
-//   ... compile(graph, options, &oracle) ...
+//   WEFT_ASSIGN_OR_RETURN(plan::Plan plan, Compile(graph, options, oracle));
 //   WEFT_RETURN_IF_ERROR(oracle.status());         // a device that failed
 //
 // Threading: thread-compatible. Ownership: borrows the devices.
