@@ -6,74 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/actor/actor.h"
 #include "core/actor/pattern.h"
+#include "core/actor/port_check.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
 namespace weft::actor {
-
-namespace {
-
-constexpr uint32_t kMaxPortCopies = 65534;  // kNoCopy is not a copy
-constexpr uint32_t kMaxPattern = 65535;
-
-absl::Status Bad(const ActorSpec& actor, absl::string_view what) {
-  return MakeError(ErrorCode::kBadPlan,
-                   absl::StrCat("'", actor.name, "' [actor ",
-                                ToString(actor.id), "]: ", what));
-}
-
-// Takes and acks alternate, beginning with a take; the same of acquire and
-// give. `reg` is for the message.
-absl::Status CheckAlternates(const ActorSpec& actor, uint32_t reg,
-                             const std::string& pattern, uint8_t open,
-                             uint8_t close, bool needs_open) {
-  bool is_open = false;
-  for (char c : pattern) {
-    uint8_t bits = static_cast<uint8_t>(c);
-    if (bits & open) {
-      if (is_open) {
-        return Bad(actor,
-                   absl::StrCat("pattern of r", reg, " opens a copy twice"));
-      }
-      is_open = true;
-    }
-    if (bits & close) {
-      if (!is_open && needs_open) {
-        return Bad(actor, absl::StrCat("pattern of r", reg,
-                                       " closes a copy that is not open"));
-      }
-      is_open = false;
-    }
-  }
-  if (is_open) {
-    return Bad(actor, absl::StrCat("pattern of r", reg,
-                                   " leaves a copy open at its end"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckPort(const ActorSpec& actor, uint32_t reg, uint32_t copies,
-                       const std::string& pattern, uint8_t allowed) {
-  if (copies == 0 || copies > kMaxPortCopies) {
-    return Bad(actor, absl::StrCat("r", reg, " has ", copies, " copies; 1 to ",
-                                   kMaxPortCopies, " are possible"));
-  }
-  if (pattern.size() > kMaxPattern ||
-      actor.acts_per_period % pattern.size() != 0) {
-    return Bad(actor, absl::StrCat("pattern of r", reg, " has ", pattern.size(),
-                                   " acts, which do not divide ",
-                                   actor.acts_per_period, " acts a period"));
-  }
-  for (char c : pattern) {
-    if (static_cast<uint8_t>(c) & ~allowed) {
-      return Bad(actor, absl::StrCat("pattern of r", reg, " has unknown bits ",
-                                     static_cast<uint8_t>(c)));
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 // Fills a table from its spec, one actor at a time.
 struct ActorTable::Builder {
@@ -103,12 +40,12 @@ struct ActorTable::Builder {
       table.first_index_ = std::min(table.first_index_, id.index());
       last = std::max(last, id.index());
       if (static_cast<size_t>(spec.actors[i].kind) >= kNumKinds) {
-        return Bad(spec.actors[i],
-                   absl::StrCat("unknown kind ",
-                                static_cast<int>(spec.actors[i].kind)));
+        return BadActor(spec.actors[i],
+                        absl::StrCat("unknown kind ",
+                                     static_cast<int>(spec.actors[i].kind)));
       }
       if (!index_.try_emplace(id.value, i).second) {
-        return Bad(spec.actors[i], "two actors have this id");
+        return BadActor(spec.actors[i], "two actors have this id");
       }
     }
     table.by_id_ = index_;
@@ -158,7 +95,7 @@ struct ActorTable::Builder {
         return s;
       }
     }
-    return Bad(actor, "its stream is not in the table");
+    return BadActor(actor, "its stream is not in the table");
   }
 
   absl::Status AddActor(uint32_t i) {
@@ -167,11 +104,11 @@ struct ActorTable::Builder {
     if (s.inputs.size() < row.min_inputs || s.inputs.size() > row.max_inputs ||
         s.outputs.size() < row.min_outputs ||
         s.outputs.size() > row.max_outputs) {
-      return Bad(s,
-                 absl::StrCat("a ", row.name, " cannot have ", s.inputs.size(),
-                              " inputs and ", s.outputs.size(), " outputs"));
+      return BadActor(
+          s, absl::StrCat("a ", row.name, " cannot have ", s.inputs.size(),
+                          " inputs and ", s.outputs.size(), " outputs"));
     }
-    if (s.acts_per_period == 0) return Bad(s, "it never acts");
+    if (s.acts_per_period == 0) return BadActor(s, "it never acts");
     Actor a;
     a.id = s.id;
     a.kind = s.kind;
@@ -327,8 +264,9 @@ struct ActorTable::Builder {
     WEFT_RETURN_IF_ERROR(
         CheckAlternates(actor, s.reg, pattern, kTake, kAck, true));
     if (s.ack_divisor == 0 || s.copies % s.ack_divisor != 0) {
-      return Bad(actor, absl::StrCat("r", s.reg, ": ", s.copies,
-                                     " copies are not slices of whole copies"));
+      return BadActor(actor,
+                      absl::StrCat("r", s.reg, ": ", s.copies,
+                                   " copies are not slices of whole copies"));
     }
     InPort port;
     port.reg = s.reg;
@@ -339,7 +277,7 @@ struct ActorTable::Builder {
     port.bits = static_cast<uint8_t>(pattern[0]);
     port.divisor = static_cast<uint16_t>(s.ack_divisor);
     if (!NotePort(i, s.reg, actor.inputs, table.in_.size(), &table.many_in_)) {
-      return Bad(actor, absl::StrCat("two inputs read r", s.reg));
+      return BadActor(actor, absl::StrCat("two inputs read r", s.reg));
     }
     table.in_.push_back(port);
     table.queue_bound_ += s.copies;  // REQs
@@ -354,7 +292,7 @@ struct ActorTable::Builder {
     WEFT_RETURN_IF_ERROR(
         CheckAlternates(actor, s.reg, pattern, kAcquire, kGive, !s.alias));
     if (s.acks_per_copy > 65535 || s.readers.size() > 65535) {
-      return Bad(actor, absl::StrCat("r", s.reg, " has too many readers"));
+      return BadActor(actor, absl::StrCat("r", s.reg, " has too many readers"));
     }
     OutPort port;
     port.reg = s.reg;
@@ -369,7 +307,7 @@ struct ActorTable::Builder {
     if (!s.alias) table.acks_left_.resize(port.acks + s.copies, 0);
     if (!NotePort(i, s.reg, actor.outputs, table.out_.size(),
                   &table.many_out_)) {
-      return Bad(actor, absl::StrCat("two outputs write r", s.reg));
+      return BadActor(actor, absl::StrCat("two outputs write r", s.reg));
     }
     table.out_.push_back(port);
     if (!s.alias) {
@@ -385,7 +323,8 @@ struct ActorTable::Builder {
       if (!spec.streams[s].ordered) continue;
       for (uint32_t i : spec.streams[s].order) {
         if (table.actors_[i].stream != s) {
-          return Bad(spec.actors[i], "it is in the order of another stream");
+          return BadActor(spec.actors[i],
+                          "it is in the order of another stream");
         }
         ++times[i];
       }
@@ -393,10 +332,10 @@ struct ActorTable::Builder {
     for (uint32_t i = 0; i < spec.actors.size(); ++i) {
       if (!spec.streams[table.actors_[i].stream].ordered) continue;
       if (times[i] != spec.actors[i].acts_per_period) {
-        return Bad(spec.actors[i],
-                   absl::StrCat("it acts ", spec.actors[i].acts_per_period,
-                                " times a period, but is ", times[i],
-                                " times in its stream's order"));
+        return BadActor(spec.actors[i],
+                        absl::StrCat("it acts ", spec.actors[i].acts_per_period,
+                                     " times a period, but is ", times[i],
+                                     " times in its stream's order"));
       }
     }
     return absl::OkStatus();
