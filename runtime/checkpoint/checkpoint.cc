@@ -115,6 +115,34 @@ std::map<uint64_t, std::string> Steps(const std::vector<std::string>& names) {
   return steps;
 }
 
+struct Saved {
+  uint64_t number = 0;  // TrainState.save_number
+  uint64_t step = 0;
+  std::string name;
+};
+
+// Complete checkpoints of a ckpt directory in the order of their saving. One
+// that cannot be read counts as the oldest.
+std::vector<Saved> BySaving(Os& os, const std::string& root,
+                            const std::vector<std::string>& names) {
+  std::vector<Saved> out;
+  for (const auto& [step, name] : Steps(names)) {
+    Saved saved{0, step, name};
+    absl::StatusOr<std::string> text =
+        os.ReadFile(JoinPath(JoinPath(root, name), kStateFile), kMaxTextFile);
+    TrainState state;
+    if (text.ok() &&
+        google::protobuf::TextFormat::ParseFromString(*text, &state)) {
+      saved.number = state.save_number();
+    }
+    out.push_back(std::move(saved));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Saved& a, const Saved& b) {
+    return a.number < b.number;
+  });
+  return out;
+}
+
 absl::Status Commit(Os& os, const std::string& root, const std::string& name,
                     const std::string& temporary) {
   std::string target = JoinPath(root, name);
@@ -135,9 +163,10 @@ absl::Status Commit(Os& os, const std::string& root, const std::string& name,
   return WriteFileAtomically(os, JoinPath(root, kLatestFile), name + "\n");
 }
 
-// All but the newest `keep`, of which `saved` is one, whatever its step: a run
-// may have gone back. Failing to delete is harmless: the next save tries again.
-void DeleteOld(Os& os, const std::string& root, uint64_t saved, int keep) {
+// All but those saved last, `keep` of them. Not by step: where a run went back,
+// larger steps are of a history that it left. Failing to delete is harmless:
+// the next save tries again.
+void DeleteOld(Os& os, const std::string& root, int keep) {
   absl::StatusOr<std::vector<std::string>> names = os.List(root);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
@@ -146,17 +175,15 @@ void DeleteOld(Os& os, const std::string& root, uint64_t saved, int keep) {
       os.RemoveAll(JoinPath(root, name)).IgnoreError();
     }
   }
-  std::map<uint64_t, std::string> steps = Steps(*names);
-  steps.erase(saved);
-  size_t kept = std::max(keep, 2) - 1;
-  while (steps.size() > kept) {
+  const std::vector<Saved> all = BySaving(os, root, *names);
+  const size_t kept = std::max(keep, 2);
+  for (size_t i = 0; i + kept < all.size(); ++i) {
     // Out of sight first: a checkpoint is there whole or not at all.
-    const std::string& name = steps.begin()->second;
+    const std::string& name = all[i].name;
     std::string old = JoinPath(root, absl::StrCat(kOldPrefix, name));
     if (os.Rename(JoinPath(root, name), old).ok()) {
       os.RemoveAll(old).IgnoreError();
     }
-    steps.erase(steps.begin());
   }
 }
 
@@ -299,7 +326,15 @@ absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
   std::string temporary = JoinPath(root, absl::StrCat(".tmp-", state.step()));
   absl::Status status = os.MakeDirectories(root);
   if (status.ok()) status = os.RemoveAll(temporary);
-  if (status.ok()) status = WriteDirectory(os, temporary, state, tensors);
+  TrainState numbered = state;
+  if (absl::StatusOr<std::vector<std::string>> names = os.List(root);
+      names.ok()) {
+    const std::vector<Saved> before = BySaving(os, root, *names);
+    numbered.set_save_number(before.empty() ? 1 : before.back().number + 1);
+  } else if (status.ok()) {
+    status = names.status();
+  }
+  if (status.ok()) status = WriteDirectory(os, temporary, numbered, tensors);
   if (status.ok()) status = Commit(os, root, name, temporary);
   if (!status.ok()) {
     os.RemoveAll(temporary).IgnoreError();
@@ -307,7 +342,7 @@ absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                      absl::StrCat("checkpoint of step ", state.step(),
                                   " not saved: ", status.message()));
   }
-  DeleteOld(os, root, state.step(), keep);
+  DeleteOld(os, root, keep);
   return JoinPath(root, name);
 }
 
@@ -319,10 +354,10 @@ absl::StatusOr<Loaded> Load(Os& os, const std::string& path) {
   absl::StatusOr<std::string> latest =
       os.ReadFile(JoinPath(root, kLatestFile), kMaxTextFile);
   WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, os.List(root));
-  std::map<uint64_t, std::string> steps = Steps(names);
-  std::string name = steps.rbegin()->second;
-  for (const auto& [step, there] : steps) {
-    if (latest.ok() && *latest == there + "\n") name = there;
+  const std::vector<Saved> all = BySaving(os, root, names);
+  std::string name = all.back().name;
+  for (const Saved& there : all) {
+    if (latest.ok() && *latest == there.name + "\n") name = there.name;
   }
   return LoadDirectory(os, JoinPath(root, name));
 }

@@ -38,8 +38,9 @@ struct StateTensor {
 };
 
 // Writes the checkpoint of `state.step()` into `run_dir`/ckpt and deletes all
-// but this one and the newest others, `keep` (at least 2) together. Sweeps up
-// what a killed save left. Returns its directory.
+// but this one and those saved just before it, `keep` (at least 2) together;
+// the order is that of saving, whatever their steps. Sweeps up what a killed
+// save left. Returns its directory.
 absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                                  const TrainState& state,
                                  absl::Span<const StateTensor> tensors,
