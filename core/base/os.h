@@ -32,6 +32,12 @@ class WritableFile {
   virtual absl::Status Close() = 0;
 };
 
+// A lock that ends with the object, and with the process however that dies.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 class Os {
  public:
   virtual ~Os() = default;
@@ -58,6 +64,12 @@ class Os {
   virtual absl::StatusOr<std::vector<std::string>> List(
       const std::string& path) = 0;
   virtual bool Exists(const std::string& path) = 0;
+  // Locks the file `path` for this object alone, without waiting; makes the
+  // file where there is none and leaves it behind. What a dead process left
+  // there does not matter. Aborted, naming the process, where somebody holds
+  // it.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path) = 0;
 };
 
 Os& RealOs();

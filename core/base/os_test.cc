@@ -1,9 +1,11 @@
 #include "core/base/os.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "core/testing/faulty_os.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -76,6 +78,20 @@ TEST(OsTest, AtomicWriteKeepsTheOldContentsWhateverFails) {
     EXPECT_EQ(now, n + 1 < calls ? "old" : "new") << n;
     EXPECT_THAT(RealOs().List(dir).value(), ElementsAre("a"));
   }
+}
+
+TEST(OsTest, OneLockAtATimeWhateverWasThere) {
+  std::string path = JoinPath(Scratch("lock"), "lock");
+  // Of a process that died long ago, whoever has its number now.
+  ASSERT_TRUE(WriteFileAtomically(RealOs(), path, "1\n").ok());
+  auto first = RealOs().Lock(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  absl::Status second = RealOs().Lock(path).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(second.message()),
+              HasSubstr(absl::StrCat("process ", getpid(), " holds")));
+  first->reset();
+  EXPECT_TRUE(RealOs().Lock(path).ok());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 //   EXPECT_FALSE(SaveCheckpoint(os, ...).ok());
 //
 // Counted calls: Create, Append, Truncate, Rename, MakeDirectories,
-// SyncDirectory, and every write, sync and close of a file.
+// SyncDirectory, Lock, and every write, sync and close of a file.
 //
 // Threading: thread-compatible.
 #ifndef WEFT_CORE_TESTING_FAULTY_OS_H_
@@ -74,6 +74,11 @@ class FaultyOs : public Os {
     return base_.List(path);
   }
   bool Exists(const std::string& path) override { return base_.Exists(path); }
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path) override {
+    WEFT_RETURN_IF_ERROR(Next());
+    return base_.Lock(path);
+  }
 
  private:
   class File : public WritableFile {

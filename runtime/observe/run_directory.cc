@@ -39,17 +39,23 @@ absl::StatusOr<RunDirectory> RunDirectory::Create(Os& os, Clock& clock,
                                                   const std::string& base,
                                                   absl::string_view name) {
   std::string stem = JoinPath(base, absl::StrCat(name, "-", Stamp(clock)));
-  std::string path = stem;
-  for (int i = 2; os.Exists(path); ++i) path = absl::StrCat(stem, "-", i);
-  RunDirectory run(&os, path);
-  WEFT_RETURN_IF_ERROR(run.MakeFolders());
-  return run;
+  for (int i = 1;; ++i) {
+    RunDirectory run(&os, i == 1 ? stem : absl::StrCat(stem, "-", i));
+    if (os.Exists(run.path())) continue;
+    WEFT_RETURN_IF_ERROR(run.MakeFolders());
+    absl::Status locked = run.Lock();
+    // Another run took the same name at the same time.
+    if (IsError(locked, ErrorCode::kRunDirInUse)) continue;
+    WEFT_RETURN_IF_ERROR(locked);
+    return run;
+  }
 }
 
 absl::StatusOr<RunDirectory> RunDirectory::Open(Os& os,
                                                 const std::string& path) {
   RunDirectory run(&os, path);
   WEFT_RETURN_IF_ERROR(run.MakeFolders());
+  WEFT_RETURN_IF_ERROR(run.Lock());
   return run;
 }
 
@@ -58,6 +64,18 @@ absl::Status RunDirectory::MakeFolders() {
     absl::Status status = os_->MakeDirectories(File(folder));
     if (!status.ok()) return Unwritable(path_, status);
   }
+  return absl::OkStatus();
+}
+
+absl::Status RunDirectory::Lock() {
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = os_->Lock(File("lock"));
+  if (absl::IsAborted(lock.status())) {
+    return MakeError(ErrorCode::kRunDirInUse,
+                     absl::StrCat("run directory '", path_,
+                                  "' is in use: ", lock.status().message()));
+  }
+  if (!lock.ok()) return Unwritable(path_, lock.status());
+  lock_ = *std::move(lock);
   return absl::OkStatus();
 }
 

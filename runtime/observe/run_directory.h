@@ -2,7 +2,10 @@
 //
 //   runs/fashion-mlp-20260102-030405/
 //     resolved_job.txtpb   plan.pb   metrics.jsonl
-//     logs/rank_00000.log  errors/rank_00000.json  trace/  ckpt/
+//     logs/rank_00000.log  errors/rank_00000.json  trace/  ckpt/  lock
+//
+// One process at a time writes there: RunDirectory holds the file `lock` locked
+// while it lives. A file that a dead process left is no obstacle.
 //
 // A run that fails writes errors/rank_N.json: code, message, rank, host, step,
 // time, exit code; a launcher reads it to say what came first.
@@ -12,6 +15,7 @@
 #define WEFT_RUNTIME_OBSERVE_RUN_DIRECTORY_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -30,7 +34,8 @@ class RunDirectory {
                                              const std::string& base,
                                              absl::string_view name);
 
-  // An existing one, to resume in.
+  // An existing one, to resume in. kRunDirInUse names the process that is
+  // working in it.
   static absl::StatusOr<RunDirectory> Open(Os& os, const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -44,9 +49,11 @@ class RunDirectory {
  private:
   RunDirectory(Os* os, std::string path) : os_(os), path_(std::move(path)) {}
   absl::Status MakeFolders();
+  absl::Status Lock();
 
   Os* os_;
   std::string path_;
+  std::unique_ptr<FileLock> lock_;
 };
 
 struct Failure {

@@ -66,6 +66,10 @@ class UnsyncedOs : public Os {
   bool Exists(const std::string& path) override {
     return RealOs().Exists(path);
   }
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path) override {
+    return RealOs().Lock(path);
+  }
 
  private:
   class File : public WritableFile {
@@ -97,12 +101,19 @@ int OpenForOutput(const std::string& path) {
 [[noreturn]] void Exec(const std::string& program,
                        const std::vector<std::string>& args,
                        const std::vector<std::string>& environment,
-                       const std::string& directory, uint64_t max_file_bytes,
+                       const std::string& directory, const Limits& limits,
                        int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (max_file_bytes > 0) {
-    const rlimit limit = {max_file_bytes, max_file_bytes};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(125);
+  const std::pair<int, uint64_t> resources[] = {
+      {RLIMIT_FSIZE, limits.file_bytes},
+      {RLIMIT_AS, limits.address_bytes},
+      {RLIMIT_NOFILE, limits.open_files}};
+  for (const auto& [resource, most] : resources) {
+    if (most == 0) continue;
+    const rlimit limit = {most, most};
+    if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) {
+      _exit(125);
+    }
   }
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& a : args)
@@ -257,8 +268,7 @@ absl::StatusOr<TrainResult> TestJob::Train(const Sets& sets) const {
 }
 
 Process TestJob::Weft(const std::vector<std::string>& args,
-                      const Environ& environment,
-                      uint64_t max_file_bytes) const {
+                      const Environ& environment, const Limits& limits) const {
   static int count = 0;
   const std::string stem = File(absl::StrCat("process-", ++count));
   // The first of a name counts.
@@ -268,12 +278,15 @@ Process TestJob::Weft(const std::vector<std::string>& args,
   }
   envp.push_back("PATH=/usr/bin:/bin");
   envp.push_back(absl::StrCat("WEFT_RUNS_DIR=", File("runs")));
-  const std::string program = RunfilePath("tools/weft/weft");
+  // A job may have a program of its own, beside plugins of its own.
+  const std::string own = File("bin/weft");
+  const std::string program =
+      RealOs().Exists(own) ? own : RunfilePath("tools/weft/weft");
   int out = OpenForOutput(stem + ".out"), err = OpenForOutput(stem + ".err");
   EXPECT_GE(out, 0);
   EXPECT_GE(err, 0);
   const pid_t pid = fork();
-  if (pid == 0) Exec(program, args, envp, folder_, max_file_bytes, out, err);
+  if (pid == 0) Exec(program, args, envp, folder_, limits, out, err);
   EXPECT_GT(pid, 0);
   close(out);
   close(err);

@@ -70,6 +70,7 @@ class Process {
   Process(Process&& other) noexcept;
   ~Process();  // kills what still runs
 
+  pid_t pid() const { return pid_; }
   void Signal(int number) const;
   bool Running();
   // Output so far on stderr.
@@ -86,6 +87,13 @@ class Process {
 using Environ = std::vector<std::pair<std::string, std::string>>;
 using Sets = std::vector<std::string>;
 
+// What the system grants a process; 0 is no limit.
+struct Limits {
+  uint64_t file_bytes = 0;     // to any file that it writes
+  uint64_t address_bytes = 0;  // of memory, mapped or not
+  uint64_t open_files = 0;
+};
+
 class TestJob {
  public:
   // `model`: the job's model { } in text form.
@@ -101,11 +109,10 @@ class TestJob {
   absl::StatusOr<TrainResult> Train(const Sets& sets = {}) const;
 
   // Starts the weft command with exactly this environment besides PATH, the
-  // folder as the current directory and WEFT_RUNS_DIR in it. No file that it
-  // writes may grow beyond `max_file_bytes`: 0 is no limit.
+  // folder as the current directory and WEFT_RUNS_DIR in it.
   Process Weft(const std::vector<std::string>& args,
                const Environ& environment = {},
-               uint64_t max_file_bytes = 0) const;
+               const Limits& limits = {}) const;
   // Run directories made below runs/, oldest first.
   std::vector<std::string> Runs() const;
 
