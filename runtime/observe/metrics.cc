@@ -91,19 +91,14 @@ absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(
   return log;
 }
 
-void MetricsLog::Add(const MetricsRecord& record) {
-  absl::StrAppend(&buffer_, ToJson(record), "\n");
-}
-
-absl::Status MetricsLog::Flush() {
-  if (buffer_.empty()) return absl::OkStatus();
-  absl::Status status = file_->Append(buffer_);
+absl::Status MetricsLog::Add(const MetricsRecord& record) {
+  const std::string line = ToJson(record) + "\n";
+  absl::Status status = file_->Append(line);
   if (!status.ok()) {
-    os_->Truncate(path_, size_).IgnoreError();
+    os_->Truncate(path_, size_).IgnoreError();  // of a part that fitted
     return Failed(path_, status);
   }
-  size_ += buffer_.size();
-  buffer_.clear();
+  size_ += line.size();
   return absl::OkStatus();
 }
 

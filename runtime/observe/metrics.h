@@ -9,8 +9,10 @@
 // continues the file: lines beyond the step it resumes from are cut off first,
 // so that a step never stands in the history twice.
 //
-// Threading: MetricsLog is thread-compatible; Flush() and Add() may be called
-// by different threads only with a lock around both (Trainer's sinks do).
+// Records go to the file one by one, so that whoever watches sees them at once
+// and a full disk stops a run at the step that it cannot report.
+//
+// Threading: thread-compatible.
 #ifndef WEFT_RUNTIME_OBSERVE_METRICS_H_
 #define WEFT_RUNTIME_OBSERVE_METRICS_H_
 
@@ -44,10 +46,8 @@ class MetricsLog {
   // The last record that Open() kept, as its line; empty where there is none.
   const std::string& last_kept() const { return last_kept_; }
 
-  // Buffered: Flush() writes. What a failed Flush() wrote in part is cut off
-  // again; the records stay in the buffer.
-  void Add(const MetricsRecord& record);
-  absl::Status Flush();
+  // Appends a line to the file, whole or not at all. kWriteFailed.
+  absl::Status Add(const MetricsRecord& record);
 
  private:
   MetricsLog(Os* os, std::string path) : os_(os), path_(std::move(path)) {}
@@ -57,7 +57,6 @@ class MetricsLog {
   std::string last_kept_;
   uint64_t size_ = 0;  // of the file, complete lines
   std::unique_ptr<WritableFile> file_;
-  std::string buffer_;
 };
 
 }  // namespace weft::observe

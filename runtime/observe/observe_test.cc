@@ -46,45 +46,38 @@ TEST(MetricsTest, ResumingCutsOffLaterSteps) {
   std::string path = JoinPath(Scratch(), "metrics.jsonl");
   {
     auto log = MetricsLog::Open(RealOs(), path, 0).value();
-    for (uint64_t step : {1, 2, 3}) log->Add(Record(step, 1));
-    ASSERT_TRUE(log->Flush().ok());
+    for (uint64_t step : {1, 2, 3}) ASSERT_TRUE(log->Add(Record(step, 1)).ok());
   }
   // A death in the middle of a line.
   auto file = RealOs().Append(path).value();
   ASSERT_TRUE(file->Append("{\"step\":4,\"ep").ok());
   ASSERT_TRUE(file->Close().ok());
   auto log = MetricsLog::Open(RealOs(), path, 2).value();
-  log->Add(Record(3, 9));
-  ASSERT_TRUE(log->Flush().ok());
+  ASSERT_TRUE(log->Add(Record(3, 9)).ok());
   EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
             ToJson(Record(1, 1)) + "\n" + ToJson(Record(2, 1)) + "\n" +
                 ToJson(Record(3, 9)) + "\n");
 }
 
-TEST(MetricsTest, AFullDiskIsAnError) {
-  FaultyOs os(RealOs());
+TEST(MetricsTest, ARecordIsInTheFileAtOnce) {
   std::string path = JoinPath(Scratch(), "metrics.jsonl");
-  auto log = MetricsLog::Open(os, path, 0).value();
-  os.FailAt(0, absl::ResourceExhaustedError("No space left on device"));
-  EXPECT_TRUE(log->Flush().ok());  // nothing to write
-  log->Add(Record(1, 1));
-  EXPECT_TRUE(IsError(log->Flush(), ErrorCode::kWriteFailed));
+  auto log = MetricsLog::Open(RealOs(), path, 0).value();
+  ASSERT_TRUE(log->Add(Record(1, 1)).ok());
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(), ToJson(Record(1, 1)) + "\n");
 }
 
-TEST(MetricsTest, AFailedFlushLeavesNoHalfLineAndLosesNothing) {
+TEST(MetricsTest, AFullDiskIsAnErrorAtOnceAndLeavesNoHalfLine) {
   FaultyOs os(RealOs());
   std::string path = JoinPath(Scratch(), "metrics.jsonl");
   auto log = MetricsLog::Open(os, path, 0).value();
-  log->Add(Record(1, 1));
-  ASSERT_TRUE(log->Flush().ok());
-  log->Add(Record(2, 1));
+  ASSERT_TRUE(log->Add(Record(1, 1)).ok());
   os.FailAt(0, absl::ResourceExhaustedError("No space left on device"),
             /*from_then_on=*/false);
-  EXPECT_TRUE(IsError(log->Flush(), ErrorCode::kWriteFailed));
+  EXPECT_TRUE(IsError(log->Add(Record(2, 1)), ErrorCode::kWriteFailed));
   EXPECT_EQ(RealOs().ReadFile(path, 1000).value(), ToJson(Record(1, 1)) + "\n");
-  EXPECT_TRUE(log->Flush().ok());
+  EXPECT_TRUE(log->Add(Record(3, 1)).ok());
   EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
-            ToJson(Record(1, 1)) + "\n" + ToJson(Record(2, 1)) + "\n");
+            ToJson(Record(1, 1)) + "\n" + ToJson(Record(3, 1)) + "\n");
 }
 
 TEST(MetricsTest, TheLastKeptRecordIsKnown) {
@@ -92,8 +85,7 @@ TEST(MetricsTest, TheLastKeptRecordIsKnown) {
   {
     auto log = MetricsLog::Open(RealOs(), path, 0).value();
     EXPECT_EQ(log->last_kept(), "");
-    for (uint64_t step : {1, 2, 3}) log->Add(Record(step, 1));
-    ASSERT_TRUE(log->Flush().ok());
+    for (uint64_t step : {1, 2, 3}) ASSERT_TRUE(log->Add(Record(step, 1)).ok());
   }
   EXPECT_EQ(MetricsLog::Open(RealOs(), path, 2).value()->last_kept(),
             ToJson(Record(2, 1)));

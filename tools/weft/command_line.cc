@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "tools/weft/memory_limit.h"
 
 namespace weft {
 namespace {
@@ -125,7 +126,9 @@ absl::Status CommandLine::ParseAndRun(std::vector<std::string> args) {
   absl::Status status = Parse(std::move(args), &done);
   if (!status.ok() || done) return status;
   Command* command = root_->Chosen();
-  if (command->run_ != nullptr) return command->run_();
+  if (command->run_ != nullptr) {
+    return CatchOutOfMemory("the command", command->run_);
+  }
   std::fputs(command->app_->help().c_str(), stderr);
   return MakeError(ErrorCode::kUnknownFlag, "a command is missing");
 }

@@ -1,11 +1,11 @@
 // Command lines: subcommands, flags and help, by CLI11, whose exceptions and
 // messages stay behind this header.
 //
-//   CommandLine line("weft", "Trains deep networks on any hardware.");
-//   Command* train = line.Add("train", "Trains a model.", "weft train
-//   job.txtpb"); train->Positional("job", &job, "the job file");
-//   train->Flag("--quiet", &quiet, "no progress");
-//   train->Run([&] { return Train(...); });
+//   CommandLine line("tool", "What it is for.");
+//   Command* add = line.Add("add", "Adds a file.", "tool add --dry notes.txt");
+//   add->Positional("file", &file, "the file");
+//   add->Flag("--dry", &dry, "only says what it would do");
+//   add->Run([&] { return AddFile(file, dry); });
 //   int code = line.Main(argc, argv);
 //
 // An unknown command or flag is kUnknownFlag with "did you mean"; a missing or

@@ -2,21 +2,25 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/error.h"
+#include "core/base/pattern.h"
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace weft {
 namespace {
@@ -27,7 +31,6 @@ using google::protobuf::TextFormat;
 
 constexpr uint64_t kMaxJobBytes = 4 << 20;
 constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
-constexpr size_t kMaxPattern = 1000;
 
 std::vector<std::string> FieldNames(const Descriptor* message) {
   std::vector<std::string> names;
@@ -91,6 +94,28 @@ class JobErrors : public google::protobuf::io::ErrorCollector {
   absl::Status status_;
 };
 
+// Protobuf lets the last of two equal keys win.
+absl::Status CheckArgsOnce(absl::string_view name, const job::Job& job) {
+  if (!job.model().has_builtin()) return absl::OkStatus();
+  const job::Builtin& builtin = job.model().builtin();
+  const FieldDescriptor* args =
+      job::Builtin::descriptor()->FindFieldByName("args");
+  const FieldDescriptor* key = args->message_type()->map_key();
+  const google::protobuf::Reflection* reflection = builtin.GetReflection();
+  std::set<std::string> seen;
+  // As they were written: nothing has read the field as a map yet.
+  for (int i = 0; i < reflection->FieldSize(builtin, args); ++i) {
+    const google::protobuf::Message& entry =
+        reflection->GetRepeatedMessage(builtin, args, i);
+    std::string text = entry.GetReflection()->GetString(entry, key);
+    if (seen.insert(text).second) continue;
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat(name, ": model.builtin.args has the key '",
+                                  absl::CEscape(text), "' twice"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Bad(absl::string_view message) {
   return MakeError(ErrorCode::kBadJob, message);
 }
@@ -129,14 +154,17 @@ absl::Status ResolveData(const std::string& path, job::Job* job) {
   if (!data->eval().has_idx()) data->clear_eval();
   if (!data->has_shuffle()) data->set_shuffle(true);
   job::Normalize* normalize = data->mutable_normalize();
-  if (normalize->std() == 0) normalize->set_std(1);
-  if (!(normalize->std() > 0) || !std::isfinite(normalize->mean())) {
-    return Bad("data.normalize needs a finite mean and a std above 0");
+  if (!normalize->has_std()) normalize->set_std(1);
+  if (!(normalize->std() > 0) || !std::isfinite(normalize->std()) ||
+      !std::isfinite(normalize->mean())) {
+    return Bad(absl::StrCat("data.normalize: mean is ", normalize->mean(),
+                            ", std ", normalize->std(),
+                            "; expected finite numbers, std above 0"));
   }
-  if (data->prefetch() == 0) data->set_prefetch(2);
-  if (data->prefetch() > 64) {
-    return Bad(
-        absl::StrCat("data.prefetch is ", data->prefetch(), ", at most 64"));
+  if (!data->has_prefetch()) data->set_prefetch(2);
+  if (data->prefetch() == 0 || data->prefetch() > 64) {
+    return Bad(absl::StrCat("data.prefetch is ", data->prefetch(),
+                            ", expected 1 to 64"));
   }
   return absl::OkStatus();
 }
@@ -161,31 +189,43 @@ absl::Status ResolveModel(const std::string& path, job::Job* job) {
 
 // Micro-batches and logical shards are two names for one number here.
 absl::Status ResolveBatch(job::Job* job) {
-  if (job->batch_size() == 0) job->set_batch_size(128);
+  if (!job->has_batch_size()) job->set_batch_size(128);
+  if (job->batch_size() == 0) {
+    return Bad("batch_size is 0, it must be at least 1");
+  }
   uint32_t shards = job->logical_shards();
   if ((shards & (shards - 1)) != 0) {
     return Bad(absl::StrCat("logical_shards is ", shards,
                             ", it must be a power of two"));
   }
   if (shards != 0) {
-    if (job->micro_batches() != 0 && job->micro_batches() != shards) {
+    if (job->has_micro_batches() && job->micro_batches() != shards) {
       return Bad(absl::StrCat("micro_batches is ", job->micro_batches(),
                               " but logical_shards is ", shards,
                               "; leave micro_batches unset"));
     }
     job->set_micro_batches(shards);
   }
-  if (job->micro_batches() == 0) job->set_micro_batches(1);
+  if (!job->has_micro_batches()) job->set_micro_batches(1);
+  if (job->micro_batches() == 0) {
+    return Bad("micro_batches is 0, it must be at least 1");
+  }
   if (job->batch_size() % job->micro_batches() != 0) {
     return Bad(absl::StrCat(
         "batch_size ", job->batch_size(), " is not a multiple of ",
         shards ? "logical_shards " : "micro_batches ", job->micro_batches()));
   }
   if (job->epochs() != 0 && job->steps() != 0) {
-    return Bad(absl::StrCat("epochs (", job->epochs(), ") and steps (",
-                            job->steps(), ") are both set; choose one"));
+    return Bad(
+        absl::StrCat("epochs (", job->epochs(), ") and steps (", job->steps(),
+                     ") are both set; choose one (epochs: 0 unsets it)"));
   }
-  if (job->epochs() == 0 && job->steps() == 0) job->set_epochs(1);
+  // Beside steps an explicit 0 takes back the epochs of a file.
+  if (job->steps() != 0) job->clear_epochs();
+  if (job->steps() == 0 && !job->has_epochs()) job->set_epochs(1);
+  if (job->steps() == 0 && job->epochs() == 0) {
+    return Bad("epochs is 0 and steps is not set: nothing would be trained");
+  }
   if (job->steps() > kMaxSteps) {
     return Bad(
         absl::StrCat("steps is ", job->steps(), ", at most ", kMaxSteps));
@@ -206,7 +246,7 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
     if (step->step_size() == 0) {
       return Bad("schedule.step needs a step_size above 0");
     }
-    if (step->gamma() == 0) step->set_gamma(0.1f);
+    if (!step->has_gamma()) step->set_gamma(0.1f);
     if (!(step->gamma() > 0) || !std::isfinite(step->gamma())) {
       return Bad(absl::StrCat("schedule.step.gamma is ", step->gamma(),
                               ", it must be above 0"));
@@ -284,19 +324,62 @@ absl::Status ResolveOptimizer(job::Job* job) {
   return ResolveSchedule(optimizer->mutable_schedule());
 }
 
-// std::regex recurses as deep as a pattern is long.
+// Without overlong forms, surrogates and what is beyond Unicode.
+bool IsUtf8(absl::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[i]);
+    const size_t length = lead < 0x80   ? 1
+                          : lead < 0xe0 ? 2
+                          : lead < 0xf0 ? 3
+                                        : 4;
+    if ((lead >= 0x80 && lead < 0xc2) || lead > 0xf4) return false;
+    if (text.size() - i < length) return false;
+    uint32_t code = length == 1 ? lead : lead & (0x7f >> length);
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<uint8_t>(text[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    const bool overlong =
+        (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (overlong || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+// Of a directory, and of what people read.
+absl::Status CheckName(const std::string& name) {
+  auto refuse = [&name](absl::string_view why) {
+    return Bad(absl::StrCat("name '", absl::CEscape(name), "' ", why,
+                            ": it names a directory"));
+  };
+  if (name[0] == '.') return refuse("may not start with a dot");
+  for (char c : name) {
+    if (c == '/' || absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      return refuse("may not have a slash or a control character");
+    }
+  }
+  if (!IsUtf8(name)) return refuse("is not UTF-8");
+  return absl::OkStatus();
+}
+
+absl::Status CheckPattern(const std::string& pattern, absl::string_view field) {
+  return Annotate(Pattern::Compile(pattern).status(), field);
+}
+
 absl::Status CheckPatterns(const job::Job& job) {
   const job::Optimizer& optimizer = job.optimizer();
-  std::vector<std::string> patterns = {
-      optimizer.sgd().decay_exclude(), optimizer.adam().decay_exclude(),
-      optimizer.adamw().decay_exclude(), optimizer.adagrad().decay_exclude()};
-  for (const job::Placement& p : job.placement()) patterns.push_back(p.scope());
-  for (const std::string& pattern : patterns) {
-    if (pattern.size() > kMaxPattern) {
-      return Bad(absl::StrCat("a pattern of ", pattern.size(),
-                              " characters, at most ", kMaxPattern, ": '",
-                              pattern.substr(0, 20), "...'"));
-    }
+  for (const std::string& pattern :
+       {optimizer.sgd().decay_exclude(), optimizer.adam().decay_exclude(),
+        optimizer.adamw().decay_exclude(),
+        optimizer.adagrad().decay_exclude()}) {
+    WEFT_RETURN_IF_ERROR(CheckPattern(pattern, "optimizer: decay_exclude"));
+  }
+  for (const job::Placement& p : job.placement()) {
+    WEFT_RETURN_IF_ERROR(CheckPattern(p.scope(), "placement.scope"));
   }
   return absl::OkStatus();
 }
@@ -308,6 +391,10 @@ absl::Status CheckSupported(const job::Job& job) {
     return Bad("precision: only F32 is available");
   }
   for (const job::Axis& axis : job.mesh().axis()) {
+    if (axis.size() == 0) {
+      return Bad(absl::StrCat("mesh axis '", axis.name(),
+                              "' has size 0, it must be at least 1"));
+    }
     if (axis.size() > 1) {
       return Bad(absl::StrCat("mesh axis '", axis.name(), "' has size ",
                               axis.size(), "; this version runs one rank"));
@@ -322,6 +409,16 @@ absl::Status CheckSupported(const job::Job& job) {
     return Bad("observe.http is not available");
   }
   return absl::OkStatus();
+}
+
+// "100-110". That the run has these steps is known later (training_run.cc).
+absl::Status CheckTraceSteps(const std::string& text) {
+  uint64_t first, last;
+  if (text.empty() || ParseTraceSteps(text, &first, &last)) {
+    return absl::OkStatus();
+  }
+  return Bad(absl::StrCat("observe.trace_steps is '", text,
+                          "', expected first-last, such as 100-110"));
 }
 
 // "a.b.c" -> text of nested messages with `value` as the innermost field.
@@ -378,6 +475,12 @@ absl::StatusOr<std::string> NestedText(absl::string_view path,
 
 }  // namespace
 
+bool ParseTraceSteps(absl::string_view text, uint64_t* first, uint64_t* last) {
+  std::vector<absl::string_view> parts = absl::StrSplit(text, '-');
+  return parts.size() <= 2 && absl::SimpleAtoi(parts[0], first) &&
+         absl::SimpleAtoi(parts.back(), last) && *first <= *last;
+}
+
 absl::StatusOr<job::Job> ParseJob(absl::string_view name,
                                   const std::string& text) {
   JobErrors errors(name);
@@ -385,6 +488,7 @@ absl::StatusOr<job::Job> ParseJob(absl::string_view name,
   parser.RecordErrorsTo(&errors);
   job::Job job;
   if (!parser.ParseFromString(text, &job)) return errors.status();
+  WEFT_RETURN_IF_ERROR(CheckArgsOnce(name, job));
   return job;
 }
 
@@ -412,13 +516,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   if (job->name().empty()) {
     job->set_name(std::filesystem::path(path).stem().string());
   }
-  for (char c : job->name()) {
-    if (c == '/' || absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
-      return Bad(absl::StrCat("name '", absl::CEscape(job->name()),
-                              "' may not have a slash or a control character: "
-                              "it names a directory"));
-    }
-  }
+  WEFT_RETURN_IF_ERROR(CheckName(job->name()));
   WEFT_RETURN_IF_ERROR(CheckPatterns(*job));
   WEFT_RETURN_IF_ERROR(ResolveModel(path, job));
   WEFT_RETURN_IF_ERROR(ResolveData(path, job));
@@ -431,6 +529,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   WEFT_RETURN_IF_ERROR(ResolveOptimizer(job));
   WEFT_RETURN_IF_ERROR(ResolveBatch(job));
   WEFT_RETURN_IF_ERROR(CheckSupported(*job));
+  WEFT_RETURN_IF_ERROR(CheckTraceSteps(job->observe().trace_steps()));
   if (job->devices().empty()) job->set_devices("cpu");
   job::Eval* eval = job->mutable_eval();
   if (!eval->has_every_epochs()) eval->set_every_epochs(1);
@@ -472,6 +571,16 @@ absl::StatusOr<job::Job> LoadJob(Os& os, const std::string& path,
   }
   WEFT_RETURN_IF_ERROR(Annotate(ResolveJob(path, &job), path));
   return job;
+}
+
+std::string JobChanges(const job::Job& before, const job::Job& after) {
+  std::string changes;
+  google::protobuf::util::MessageDifferencer differ;
+  differ.ReportDifferencesToString(&changes);
+  differ.Compare(before, after);
+  std::vector<std::string> lines =
+      absl::StrSplit(changes, '\n', absl::SkipEmpty());
+  return absl::StrJoin(lines, "; ");
 }
 
 std::string JobText(const job::Job& job) {

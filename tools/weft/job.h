@@ -15,6 +15,7 @@
 #ifndef WEFT_TOOLS_WEFT_JOB_H_
 #define WEFT_TOOLS_WEFT_JOB_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,14 @@ absl::Status SetField(absl::string_view assignment, absl::string_view origin,
 absl::Status ResolveJob(const std::string& path, job::Job* job);
 
 std::string JobText(const job::Job& job);
+
+// What differs between two resolved jobs, for people: "modified: epochs: 3 ->
+// 5; added: ...". Empty where nothing does.
+std::string JobChanges(const job::Job& before, const job::Job& after);
+
+// observe.trace_steps: "7" or "100-110", first <= last. False for anything
+// else.
+bool ParseTraceSteps(absl::string_view text, uint64_t* first, uint64_t* last);
 
 }  // namespace weft
 

@@ -136,6 +136,22 @@ TEST(JobTest, ContradictionsNameBothSides) {
       {"optimizer.adam.beta1=1", "", "beta1 is 1"},
       {"optimizer.adamw.epsilon=-1", "", "epsilon -1"},
       {"optimizer.sgd.weight_decay=nan", "", "weight_decay is nan"},
+      {"batch_size=0", "", "batch_size is 0"},
+      {"micro_batches=0", "", "micro_batches is 0"},
+      {"epochs=0", "", "epochs is 0"},
+      {"epochs=0", "steps=0", "epochs is 0"},
+      {"data.normalize.std=0", "", "std 0"},
+      {"data.normalize.std=inf", "", "std inf"},
+      {"data.prefetch=0", "", "1 to 64"},
+      {"optimizer.schedule.step.base=1", "optimizer.schedule.step.step_size=0",
+       "step_size"},
+      {"name=.", "", "dot"},
+      {"name=..", "", "dot"},
+      {"name=\xc3(", "", "UTF-8"},
+      {"name=\xed\xa0\x80", "", "UTF-8"},
+      {"name=\xc0\xaf", "", "UTF-8"},
+      {"observe.trace_steps=9-7", "", "'9-7'"},
+      {"observe.trace_steps=x", "", "'x'"},
   };
   for (const auto& c : cases) {
     job::Job job = Small();
@@ -151,7 +167,69 @@ TEST(JobTest, PatternsAreBounded) {
   job::Job job = Small();
   job.mutable_optimizer()->mutable_sgd()->set_decay_exclude(
       std::string(1001, '('));
-  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "1001 characters");
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadValue, "1001 characters");
+  job = Small();
+  job.add_placement()->set_scope("fc(1");
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadValue, "placement.scope");
+}
+
+TEST(JobTest, AMeshAxisHasASize) {
+  job::Job job = Small();
+  job.mutable_mesh()->add_axis()->set_name("data");
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "'data' has size 0");
+  job.mutable_mesh()->mutable_axis(0)->set_size(1);
+  EXPECT_TRUE(ResolveJob("j", &job).ok());
+}
+
+TEST(JobTest, AGammaOfZeroIsNoDefault) {
+  job::Job job = Small();
+  job::Step* step = job.mutable_optimizer()->mutable_schedule()->mutable_step();
+  step->set_base(1);
+  step->set_step_size(2);
+  step->set_gamma(0);
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "gamma is 0");
+  step->clear_gamma();
+  ASSERT_TRUE(ResolveJob("j", &job).ok());
+  EXPECT_FLOAT_EQ(step->gamma(), 0.1f);
+}
+
+TEST(JobTest, StepsTakeTheEpochsOfAFileBack) {
+  job::Job job = Small();
+  job.set_epochs(3);
+  ASSERT_TRUE(SetField("steps=7", "--set", &job).ok());
+  ASSERT_TRUE(SetField("epochs=0", "--set", &job).ok());
+  ASSERT_TRUE(ResolveJob("j", &job).ok());
+  EXPECT_FALSE(job.has_epochs());
+  EXPECT_EQ(job.steps(), 7u);
+}
+
+TEST(JobTest, AnArgumentIsWrittenOnce) {
+  const std::string twice =
+      "model { builtin { name: \"mlp\" args { key: \"hidden\" value: \"1\" } "
+      "args { key: \"hidden\" value: \"2\" } } }";
+  ExpectError(ParseJob("j", twice).status(), ErrorCode::kBadValue,
+              "key 'hidden' twice");
+}
+
+TEST(JobTest, NamesOfOtherScriptsAreFine) {
+  for (const char* name :
+       {"\xc3\xbc", "\xe6\xa8\xa1\xe5\x9e\x8b", "\xf0\x9f\xa7\xb5", "v1.2"}) {
+    job::Job job = Small();
+    job.set_name(name);
+    EXPECT_TRUE(ResolveJob("j", &job).ok()) << name;
+  }
+}
+
+TEST(JobTest, ChangesAreListed) {
+  job::Job before = Small();
+  ASSERT_TRUE(ResolveJob("/j", &before).ok());
+  job::Job after = before;
+  EXPECT_EQ(JobChanges(before, after), "");
+  after.set_epochs(5);
+  after.mutable_optimizer()->mutable_sgd()->set_momentum(0.5f);
+  EXPECT_THAT(JobChanges(before, after), HasSubstr("epochs: 1 -> 5"));
+  EXPECT_THAT(JobChanges(before, after),
+              HasSubstr("optimizer.sgd.momentum: 0.9 -> 0.5"));
 }
 
 TEST(JobTest, NeedsModelAndData) {

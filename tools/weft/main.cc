@@ -9,6 +9,7 @@
 #include "glog/logging.h"
 #include "tools/weft/command_line.h"
 #include "tools/weft/commands.h"
+#include "tools/weft/memory_limit.h"
 
 int main(int argc, char** argv) {
   int64_t started_ns = weft::RealClock().MonotonicNs();
@@ -23,6 +24,8 @@ int main(int argc, char** argv) {
     google::SetLogDestination(severity, "");
   }
 
+  weft::EndWhereThreadsGetNoMemory();
+
   weft::CommandContext context;
   context.env = weft::Environment::FromProcess();
   context.started_ns = started_ns;
@@ -33,11 +36,13 @@ int main(int argc, char** argv) {
   }
   weft::CommandLine line(
       "weft",
-      "Weft compiles a training program into a plan of actors and runs it on "
-      "any device.\nResults go to stdout, talk to stderr. Exit codes: 0 done, "
-      "2 "
-      "usage or job, 3 model,\n4 memory, 5 plugin, 6 data or checkpoint, 7 "
-      "numeric guard, 138 peer lost, 1 other.");
+      "Trains neural networks that a job file describes, on the devices whose "
+      "plugins are here.\nOnly what was asked for is printed to stdout. After "
+      "a "
+      "failure the exit code tells whose it is:\n2 the command line's or the "
+      "job's, 3 the model's, 4 the memory's, 5 a plugin's, 6 the data's\nor a "
+      "checkpoint's, 7 that of a loss that is not finite, 138 a lost peer's, 1 "
+      "any other's.");
   weft::AddTrainCommands(&line, &context);
   weft::AddPlanCommands(&line, &context);
   weft::AddInfoCommands(&line, &context);

@@ -22,7 +22,7 @@ struct PlanFlags {
   std::string path;
   std::string node;
   std::vector<std::string> sets;
-  std::string program = "train";
+  std::string program;  // empty: train
   bool graph = false;
 };
 
@@ -71,11 +71,18 @@ absl::StatusOr<plan::Plan> ReadPlan(const CommandContext& context,
                                     const PlanFlags& flags) {
   TrainOptions options = MakeOptions(context, flags);
   if (absl::EndsWith(flags.path, ".pb")) {
-    return plan::LoadPlan(*options.os, options.job_path);
+    if (flags.program.empty() && flags.sets.empty()) {
+      return plan::LoadPlan(*options.os, options.job_path);
+    }
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat("'", flags.path, "' is one compiled plan: ",
+                                  flags.sets.empty() ? "--program" : "--set",
+                                  " is for job files"));
   }
   WEFT_ASSIGN_OR_RETURN(auto prepared, PrepareJob(options));
-  WEFT_ASSIGN_OR_RETURN(const plan::Plan* plan,
-                        FindProgram(*prepared, flags.program));
+  WEFT_ASSIGN_OR_RETURN(
+      const plan::Plan* plan,
+      FindProgram(*prepared, flags.program.empty() ? "train" : flags.program));
   return *plan;
 }
 
@@ -110,7 +117,8 @@ void AddFlags(Command* command, PlanFlags* flags) {
   command->Positional("job", &flags->path, "a job file, or a plan file (.pb)");
   command->Option("--set", &flags->sets, "sets a field of the job");
   command->Option("--program", &flags->program,
-                  "init, load, train, eval or save");
+                  "of a job file: init, load, train (the default), eval or "
+                  "save");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tools/weft/prepare.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "runtime/session/device_oracle.h"
 #include "tools/weft/job.h"
+#include "tools/weft/memory_limit.h"
 
 namespace weft {
 namespace {
@@ -70,23 +72,51 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
                            data.eval().idx().labels());
 }
 
-// Before anything of that size is allocated.
-absl::Status CheckMemory(const Prepared& prepared) {
-  const plan::Plan& plan = prepared.programs.plans.at("train");
-  std::vector<uint64_t> planned(plan.devices_size());
-  for (const plan::Arena& arena : plan.arenas()) {
-    planned[arena.device()] += arena.bytes();
+// What a session allocates on each device: one state for all programs, and the
+// rest of the largest of them, since they overlay.
+std::vector<uint64_t> PlannedBytes(const Prepared& prepared) {
+  const size_t devices = prepared.devices.pointers().size();
+  std::vector<uint64_t> state(devices), largest(devices);
+  for (const auto& [name, plan] : prepared.programs.plans) {
+    std::vector<uint64_t> own(devices);
+    for (const plan::Arena& arena : plan.arenas()) {
+      const uint32_t d = arena.device();
+      if (arena.kind() == plan::Arena::STATE) {
+        state[d] = std::max<uint64_t>(state[d], arena.bytes());
+      } else {
+        own[d] += arena.bytes();
+      }
+    }
+    for (size_t d = 0; d < devices; ++d) {
+      largest[d] = std::max(largest[d], own[d]);
+    }
   }
+  for (size_t d = 0; d < devices; ++d) state[d] += largest[d];
+  return state;
+}
+
+// Before anything of that size is allocated.
+absl::Status CheckMemory(Os& os, const Prepared& prepared) {
+  const std::vector<uint64_t> planned = PlannedBytes(prepared);
   const std::vector<Device*> devices = prepared.devices.pointers();
   for (size_t d = 0; d < devices.size(); ++d) {
     const uint64_t there = devices[d]->info().memory_bytes;
     if (there == 0 || planned[d] <= there) continue;
     return MakeError(
         ErrorCode::kOutOfMemory,
-        absl::StrCat(devices[d]->Name(), ": the training plan takes ",
-                     planned[d], " bytes, the device has ", there));
+        absl::StrCat(devices[d]->Name(), ": the plan takes ", planned[d],
+                     " bytes, the device has ", there));
   }
-  return absl::OkStatus();
+  // The first device works in this process's memory, which also holds the
+  // state once more on its way to and from checkpoints.
+  const uint64_t host =
+      planned[0] + StateBytes(prepared.programs.graphs.at("train"));
+  const MemoryLimit limit = HostMemoryLimit(os);
+  if (host <= limit.bytes) return absl::OkStatus();
+  return MakeError(
+      ErrorCode::kOutOfMemory,
+      absl::StrCat(devices[0]->Name(), ": the plan and buffers take ", host,
+                   " bytes, ", limit.name, " leaves ", limit.bytes));
 }
 
 }  // namespace
@@ -120,13 +150,14 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   ProgramOptions program_options;
   program_options.dumps = options.dumps;
   program_options.launch_order_seed = options.launch_order_seed;
+  program_options.max_state_bytes = HostMemoryLimit(*options.os).bytes;
   absl::StatusOr<Programs> programs =
       BuildPrograms(*options.os, job, info, out->devices.plan(),
                     out->devices.compute(), oracle, program_options);
   WEFT_RETURN_IF_ERROR(oracle.status());
   if (!programs.ok()) return programs.status();
   out->programs = *std::move(programs);
-  WEFT_RETURN_IF_ERROR(CheckMemory(*out));
+  WEFT_RETURN_IF_ERROR(CheckMemory(*options.os, *out));
   WEFT_RETURN_IF_ERROR(CheckAllLabels(*out));
   return out;
 }

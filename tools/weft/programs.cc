@@ -1,13 +1,14 @@
 #include "tools/weft/programs.h"
 
-#include <regex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/pass/registry.h"
 #include "core/base/error.h"
+#include "core/base/pattern.h"
 #include "core/base/status_macros.h"
+#include "core/base/suggest.h"
 #include "core/graph/text.h"
 #include "models/model.h"
 
@@ -92,19 +93,23 @@ OptimizerSpec MakeOptimizer(const job::Optimizer& optimizer,
 // Gives nodes whose name a scope matches the scope's device; later scopes win.
 absl::Status ApplyPlacement(const job::Job& job, Graph* graph) {
   for (const job::Placement& placement : job.placement()) {
-    try {  // std::regex reports by throwing: kept within this function
-      const std::regex scope(placement.scope());
-      for (Node* node : graph->Nodes()) {
-        if (std::regex_match(node->name(), scope)) {
-          node->device = placement.device();
-        }
-      }
-    } catch (const std::regex_error& error) {
-      return MakeError(
-          ErrorCode::kBadValue,
-          absl::StrCat("placement scope '", placement.scope(),
-                       "' is not a regular expression: ", error.what()));
+    absl::StatusOr<Pattern> scope = Pattern::Compile(placement.scope());
+    if (!scope.ok()) return Annotate(scope.status(), "placement scope");
+    bool used = false;
+    std::vector<std::string> names;
+    for (Node* node : graph->Nodes()) {
+      names.push_back(node->name());
+      if (!scope->MatchesAll(node->name())) continue;
+      node->device = placement.device();
+      used = true;
     }
+    if (used) continue;
+    return MakeError(
+        ErrorCode::kBadJob,
+        absl::StrCat("placement scope '", placement.scope(),
+                     "' matches the whole name of no node of the model",
+                     DidYouMean(placement.scope(), names),
+                     " (weft plan show --graph lists them)"));
   }
   return absl::OkStatus();
 }
@@ -200,11 +205,21 @@ absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
   const std::string& path = job.model().graph_text().path();
   absl::StatusOr<std::string> text = os.ReadFile(path, kMaxGraphText);
   if (!text.ok()) {
-    return MakeError(ErrorCode::kUnknownModel, text.status().message());
+    return MakeError(
+        ErrorCode::kDataMissing,
+        absl::StrCat("model.graph_text: ", text.status().message()));
   }
   absl::StatusOr<Graph> graph = ParseGraph(*text);
   if (!graph.ok()) return Annotate(graph.status(), path);
   return graph;
+}
+
+uint64_t StateBytes(const Graph& train) {
+  uint64_t bytes = 0;
+  for (const Node* node : train.Nodes()) {
+    if (node->Is(OpId::kVariable)) bytes += node->output_type(0).num_bytes();
+  }
+  return bytes;
 }
 
 absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
@@ -238,6 +253,14 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
   WEFT_ASSIGN_OR_RETURN(TrainingSpec spec,
                         MakeTrainingSpec(job, data, out.classes));
   WEFT_ASSIGN_OR_RETURN(Graph train, training::BuildTrainGraph(model, spec));
+  if (StateBytes(train) > options.max_state_bytes) {
+    return MakeError(ErrorCode::kOutOfMemory,
+                     absl::StrCat("model '", model.name(),
+                                  "': the variables of training "
+                                  "take ",
+                                  StateBytes(train), " bytes, at most ",
+                                  options.max_state_bytes, " can be had"));
+  }
   WEFT_ASSIGN_OR_RETURN(Graph init,
                         training::BuildInitGraph(train, job.seed()));
   WEFT_ASSIGN_OR_RETURN(Graph save, training::BuildSaveGraph(train));

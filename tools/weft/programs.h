@@ -1,15 +1,16 @@
 // From a job to plans: builds the model, its programs (init, load, train, eval,
 // save) and compiles each over one state layout.
 //
-//   WEFT_ASSIGN_OR_RETURN(Programs p, BuildPrograms(job, info, devices.plan(),
-//                                                   devices.compute(),
-//                                                   oracle));
+//   WEFT_ASSIGN_OR_RETURN(
+//       Programs p, BuildPrograms(RealOs(), job, info, devices.plan(),
+//                                 /*compute_device=*/"sim:0", oracle));
 //   p.plans.at("train");
 //
 // Threading: thread-safe as long as the oracle is.
 #ifndef WEFT_TOOLS_WEFT_PROGRAMS_H_
 #define WEFT_TOOLS_WEFT_PROGRAMS_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct ProgramOptions {
   PipelineOptions dumps;
   uint64_t launch_order_seed = 0;
   bool strict = false;
+  // kOutOfMemory for a model whose variables take more.
+  uint64_t max_state_bytes = ~uint64_t{0};
 };
 
 struct Programs {
@@ -52,6 +55,9 @@ struct Programs {
 // micro-batch.
 absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
                                     const DataInfo& data, int64_t batch);
+
+// Of all variables of a training program.
+uint64_t StateBytes(const Graph& train);
 
 // Pre-condition: `job` is resolved (tools/weft/job.h).
 absl::StatusOr<training::TrainingSpec> MakeTrainingSpec(const job::Job& job,

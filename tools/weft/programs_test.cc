@@ -142,6 +142,10 @@ TEST(ProgramsTest, BadPlacementIsNamed) {
   job::Job job = Job({});
   job.add_placement()->set_scope("(");
   EXPECT_TRUE(IsError(Build(job).status(), ErrorCode::kBadValue));
+  job.mutable_placement(0)->set_scope("fc9.*");
+  absl::Status unused = Build(job).status();
+  EXPECT_TRUE(IsError(unused, ErrorCode::kBadJob)) << unused;
+  EXPECT_THAT(std::string(unused.message()), HasSubstr("'fc9.*'"));
   job.mutable_placement(0)->set_scope("fc1.*");
   job.mutable_placement(0)->set_device("tpu:7");
   absl::Status status = Build(job).status();

@@ -112,8 +112,10 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
   options.on_session = [](runtime::Session* session) {
     g_session.store(session);
   };
-  std::signal(SIGINT, OnSignal);
-  std::signal(SIGTERM, OnSignal);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup, and shells for what they start with &, ignore some on purpose.
+    if (std::signal(number, OnSignal) == SIG_IGN) std::signal(number, SIG_IGN);
+  }
   absl::StatusOr<TrainResult> result = Train(options);
   g_session.store(nullptr);
   if (!result.ok()) return result.status();

@@ -18,6 +18,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/observe/trace_writer.h"
 #include "tools/weft/job.h"
+#include "tools/weft/memory_limit.h"
 
 namespace weft {
 namespace {
@@ -27,30 +28,33 @@ using observe::MetricsRecord;
 using observe::Progress;
 using runtime::Session;
 
-constexpr uint64_t kNever = ~uint64_t{0};
+constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
 constexpr absl::string_view kFailureFile = "errors/rank_00000.json";
 constexpr absl::string_view kJobFile = "resolved_job.txtpb";
 constexpr absl::string_view kEvalLoss = "eval_loss";
 
-absl::Status ParseTraceSteps(const std::string& text, uint64_t* first,
-                             uint64_t* last) {
-  std::vector<std::string> parts = absl::StrSplit(text, '-');
-  if (parts.size() > 2 || !absl::SimpleAtoi(parts[0], first) ||
-      !absl::SimpleAtoi(parts.back(), last) || *first > *last) {
-    return MakeError(ErrorCode::kBadJob,
-                     absl::StrCat("observe.trace_steps is '", text,
-                                  "', expected first-last, such as 100-110"));
-  }
-  return absl::OkStatus();
+// How many there are, and who says so: a data set that lacks the last class
+// makes another model, which should not surprise.
+std::string Classes(const Prepared& prepared) {
+  const job::Model& model = prepared.job.model();
+  const bool given =
+      !model.has_builtin() || model.builtin().args().contains("classes");
+  return absl::StrCat(prepared.programs.classes, " classes (",
+                      given ? "the model's" : "the labels of data.train", ")");
 }
 
 }  // namespace
 
 absl::StatusOr<TrainResult> TrainingRun::Execute() {
-  absl::Status status = ExecuteSteps();
+  absl::Status status =
+      CatchOutOfMemory("the run", [this] { return ExecuteSteps(); });
+  if (IsError(status, ErrorCode::kOutOfMemory)) {
+    for (const auto& [device, bytes] : result_.device_bytes) {
+      status =
+          Annotate(status, absl::StrCat(device, ", ", bytes, " bytes planned"));
+    }
+  }
   if (progress_ != nullptr) progress_->Clear();
-  absl::Status flushed = Flush();
-  if (status.ok()) status = flushed;
   if (options_.on_session) options_.on_session(nullptr);
   if (status.ok()) return result_;
   if (log_ != nullptr) {
@@ -126,17 +130,24 @@ void TrainingRun::Describe() {
       p.devices.compute(), ", threads ", p.threads->count(), ", plan ",
       absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
   Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
-                    parameters, " parameters; ", p.train_data.samples,
-                    " training samples, ", p.total_steps, " steps of ",
-                    job_.batch_size()));
+                    parameters, " parameters, ", Classes(p), "; ",
+                    p.train_data.samples, " training samples, ", p.total_steps,
+                    " steps of ", job_.batch_size()));
 }
 
 absl::Status TrainingRun::StartSession() {
   runtime::SessionOptions session_options;
   if (!job_.observe().trace_steps().empty()) {
     runtime::TraceLog::Options trace;
-    WEFT_RETURN_IF_ERROR(ParseTraceSteps(job_.observe().trace_steps(),
-                                         &trace.first_step, &trace.last_step));
+    ParseTraceSteps(job_.observe().trace_steps(), &trace.first_step,
+                    &trace.last_step);  // the job is resolved: it parses
+    const uint64_t total = prepared_->total_steps;
+    if (trace.first_step >= total) {
+      return MakeError(
+          ErrorCode::kBadJob,
+          absl::StrCat("observe.trace_steps is '", job_.observe().trace_steps(),
+                       "', the run has the steps 0 to ", total - 1));
+    }
     trace_ = std::make_unique<runtime::TraceLog>(trace);
     session_options.trace = trace_.get();
   }
@@ -219,6 +230,15 @@ absl::Status TrainingRun::Resume() {
   if (then.data() != now.data()) {
     return differs("training data", then.data(), now.data());
   }
+  if (then.step() > static_cast<uint64_t>(prepared_->total_steps)) {
+    return MakeError(
+        ErrorCode::kBadJob,
+        absl::StrCat("checkpoint '", loaded.directory, "' is of step ",
+                     then.step(), ", the job ends at step ",
+                     prepared_->total_steps,
+                     "; ask for more epochs or steps, or resume from an "
+                     "earlier checkpoint"));
+  }
   if (then.shuffle() != now.shuffle() || then.tail() != now.tail()) {
     return differs("data order",
                    absl::StrCat("shuffle ", then.shuffle(), " ", then.tail()),
@@ -227,9 +247,24 @@ absl::Status TrainingRun::Resume() {
   step_ = saved_step_ = then.step();
   result_.checkpoint = loaded.directory;
   Talk(absl::StrCat("resuming at step ", step_, " from ", loaded.directory));
+  SayWhatChanged();
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   return session_->Run("load", 0, 1, whatever).status();
+}
+
+// A resumed run with another schedule is what some want and others did not
+// mean.
+void TrainingRun::SayWhatChanged() {
+  absl::StatusOr<std::string> text =
+      options_.os->ReadFile(directory_.File(kJobFile), kMaxJobText);
+  if (!text.ok()) return;  // the checkpoint is of no run directory
+  absl::StatusOr<job::Job> before = ParseJob(kJobFile, *text);
+  if (!before.ok()) return;
+  const std::string changes = JobChanges(*before, job_);
+  if (changes.empty()) return;
+  Talk(absl::StrCat("warning: the job is not the one of the checkpoint: ",
+                    changes));
 }
 
 uint64_t TrainingRun::NextEvalStep(uint64_t after) const {
@@ -256,6 +291,7 @@ absl::Status TrainingRun::TrainLoop() {
     progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
                                            terminal, total, job_.batch_size());
   }
+  if (step_ == total) Talk("all steps are done already");
   uint64_t every = job_.checkpoint().every_steps();
   while (step_ < total) {
     evaluated_ = false;
@@ -274,7 +310,6 @@ absl::Status TrainingRun::TrainLoop() {
     if (every != 0 && step_ % every == 0 && step_ < total) {
       WEFT_RETURN_IF_ERROR(SaveCheckpoint(/*last=*/false));
     }
-    WEFT_RETURN_IF_ERROR(Flush());
     if (progress_ != nullptr) progress_->Pause();
   }
   result_.steps = step_;
@@ -305,7 +340,7 @@ absl::Status TrainingRun::OnStep(uint64_t step,
     record.values.emplace_back(
         train_names_[i] == "correct" ? "accuracy" : train_names_[i], value);
   }
-  metrics_->Add(record);
+  WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   result_.final_loss = loss;
   if (!std::isfinite(loss) && job_.guards().stop_on_nan()) {
     return MakeError(ErrorCode::kNotFinite,
@@ -336,7 +371,7 @@ absl::Status TrainingRun::RunEvaluation() {
                    {"eval_accuracy", result_.eval.accuracy}};
   if (!evaluated_) {
     MutexLock lock(&mu_);
-    metrics_->Add(record);
+    WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   }
   Talk(absl::StrCat(
       absl::StrFormat("epoch %.2f  step %d  loss %.4f  test loss %.4f  "
@@ -350,7 +385,7 @@ absl::Status TrainingRun::RunEvaluation() {
         absl::StrCat("test loss is ", result_.eval.loss, " after step ", step_,
                      "; nothing was saved after it"));
   }
-  return Flush();
+  return absl::OkStatus();
 }
 
 checkpoint::TrainState TrainingRun::State() const {
@@ -379,9 +414,6 @@ absl::Status TrainingRun::SaveCheckpoint(bool last) {
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
-  // Before the checkpoint: a run that resumes from it has the history of all
-  // steps up to there.
-  WEFT_RETURN_IF_ERROR(Flush());
   absl::StatusOr<std::string> saved =
       checkpoint::Save(*options_.os, directory_.path(), State(),
                        state_->tensors(), job_.checkpoint().keep());
@@ -403,11 +435,6 @@ absl::Status TrainingRun::WriteTrace() {
       directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
   Talk(absl::StrCat("trace ", directory_.File(kFile)));
   return absl::OkStatus();
-}
-
-absl::Status TrainingRun::Flush() {
-  MutexLock lock(&mu_);
-  return metrics_ == nullptr ? absl::OkStatus() : metrics_->Flush();
 }
 
 }  // namespace weft

@@ -71,11 +71,11 @@ class TrainingRun {
   absl::Status LoadPrograms();
   absl::Status StartState();
   absl::Status Resume();
+  void SayWhatChanged();
   absl::Status TrainLoop();
   absl::Status RunEvaluation();
   absl::Status SaveCheckpoint(bool last);
   absl::Status WriteTrace();
-  absl::Status Flush();
   absl::Status OnStep(uint64_t step, const ScalarSinks::Values& values);
   absl::Status OnEvalBatch(const ScalarSinks::Values& values);
   uint64_t NextStop() const;

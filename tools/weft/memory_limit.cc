@@ -1,0 +1,138 @@
+#include "tools/weft/memory_limit.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "core/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kSmallFile = 1 << 16;
+
+void Keep(uint64_t bytes, absl::string_view name, MemoryLimit* least) {
+  if (bytes < least->bytes) *least = {bytes, std::string(name)};
+}
+
+// The value of `key` in kB in a file such as /proc/meminfo, as bytes.
+uint64_t ValueOf(absl::string_view text, absl::string_view key) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    std::vector<absl::string_view> words =
+        absl::StrSplit(line, ' ', absl::SkipEmpty());
+    uint64_t value = 0;
+    if (words.size() >= 2 && words[0] == absl::StrCat(key, ":") &&
+        absl::SimpleAtoi(words[1], &value)) {
+      return value * 1024;
+    }
+  }
+  return 0;
+}
+
+// Limits on the way from the process's group to the root: version 2's
+// memory.max or version 1's memory.limit_in_bytes.
+void KeepGroups(Os& os, const std::string& mount, std::string path,
+                absl::string_view file, uint64_t resident, MemoryLimit* least) {
+  while (true) {
+    absl::StatusOr<std::string> text = os.ReadFile(
+        absl::StrCat(mount, path == "/" ? "" : path, "/", file), kSmallFile);
+    uint64_t limit = 0;
+    if (text.ok() &&
+        absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &limit)) {
+      Keep(limit - std::min(limit, resident), "the control group's limit",
+           least);
+    }
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos || path.size() <= 1) return;
+    path = slash == 0 ? "/" : path.substr(0, slash);
+  }
+}
+
+std::thread::id g_catching_thread;
+
+void OnNoMemory() {
+  if (std::this_thread::get_id() == g_catching_thread) throw std::bad_alloc();
+  constexpr char kText[] =
+      "weft: error WEFT-3001: the system gave a thread no more memory\n"
+      "weft: see docs/errors/WEFT-3001.md\n";
+  if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) _exit(4);
+  _exit(4);
+}
+
+}  // namespace
+
+MemoryLimit HostMemoryLimit(Os& os, const std::string& proc,
+                            const std::string& groups, uint64_t address_space) {
+  MemoryLimit least;
+  absl::StatusOr<std::string> memory =
+      os.ReadFile(JoinPath(proc, "meminfo"), kSmallFile);
+  if (memory.ok() && absl::StrContains(*memory, "MemAvailable:")) {
+    Keep(ValueOf(*memory, "MemAvailable") + ValueOf(*memory, "SwapFree"),
+         "the machine's free memory", &least);
+  }
+  uint64_t size = 0, resident = 0;
+  absl::StatusOr<std::string> status =
+      os.ReadFile(JoinPath(proc, "self/status"), kSmallFile);
+  if (status.ok()) {
+    // Separated by a tab.
+    const std::string text = absl::StrReplaceAll(*status, {{"\t", " "}});
+    size = ValueOf(text, "VmSize");
+    resident = ValueOf(text, "VmRSS");
+  }
+  if (address_space != ~uint64_t{0}) {
+    Keep(address_space - std::min(address_space, size),
+         "the limit on address space (ulimit -v)", &least);
+  }
+  absl::StatusOr<std::string> lines =
+      os.ReadFile(JoinPath(proc, "self/cgroup"), kSmallFile);
+  if (!lines.ok()) return least;
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(*lines, '\n'))) {
+    // "number:controllers:path"; version 2 has no controllers.
+    std::vector<std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    if (parts[1].empty()) {
+      KeepGroups(os, groups, parts[2], "memory.max", resident, &least);
+    } else if (parts[1] == "memory") {
+      KeepGroups(os, JoinPath(groups, "memory"), parts[2],
+                 "memory.limit_in_bytes", resident, &least);
+    }
+  }
+  return least;
+}
+
+MemoryLimit HostMemoryLimit(Os& os) {
+  rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+  getrlimit(RLIMIT_AS, &limit);
+  return HostMemoryLimit(
+      os, "/proc", "/sys/fs/cgroup",
+      limit.rlim_cur == RLIM_INFINITY ? ~uint64_t{0} : limit.rlim_cur);
+}
+
+absl::Status CatchOutOfMemory(const std::string& what,
+                              const std::function<absl::Status()>& f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return MakeError(ErrorCode::kOutOfMemory,
+                     absl::StrCat(what, ": the system gave no more memory"));
+  }
+}
+
+void EndWhereThreadsGetNoMemory() {
+  g_catching_thread = std::this_thread::get_id();
+  std::set_new_handler(OnNoMemory);
+}
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+#include "tools/weft/memory_limit.h"
+
+#include <cstdlib>
+#include <new>
+
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kNone = ~uint64_t{0};
+
+// Files of a machine with 1000 kB free, in a process of 300 kB, 100 resident.
+class MemoryLimitTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = JoinPath(
+        std::getenv("TEST_TMPDIR"),
+        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    Write("proc/meminfo",
+          "MemTotal:  9000 kB\nMemAvailable:  900 kB\nSwapFree: 100 kB\n");
+    Write("proc/self/status", "VmSize:\t     300 kB\nVmRSS:\t 100 kB\n");
+  }
+  void Write(const std::string& name, const std::string& text) {
+    const std::string path = JoinPath(root_, name);
+    ASSERT_TRUE(RealOs().MakeDirectories(path.substr(0, path.rfind('/'))).ok());
+    ASSERT_TRUE(WriteFileAtomically(RealOs(), path, text).ok());
+  }
+  MemoryLimit Limit(uint64_t address_space = kNone) {
+    return HostMemoryLimit(RealOs(), JoinPath(root_, "proc"),
+                           JoinPath(root_, "groups"), address_space);
+  }
+  std::string root_;
+};
+
+TEST_F(MemoryLimitTest, TheMachinesFreeMemory) {
+  EXPECT_EQ(Limit().bytes, 1000u * 1024);
+  EXPECT_THAT(Limit().name, HasSubstr("free memory"));
+}
+
+TEST_F(MemoryLimitTest, WhatIsLeftOfTheAddressSpace) {
+  EXPECT_EQ(Limit(500 * 1024).bytes, 200u * 1024);
+  EXPECT_THAT(Limit(500 * 1024).name, HasSubstr("ulimit -v"));
+  EXPECT_EQ(Limit(200 * 1024).bytes, 0u);
+  EXPECT_EQ(Limit(uint64_t{1} << 40).bytes, 1000u * 1024);
+}
+
+TEST_F(MemoryLimitTest, TheSmallestGroupOfVersionTwo) {
+  Write("proc/self/cgroup", "0::/a/b\n");
+  Write("groups/a/b/memory.max", "max\n");
+  Write("groups/a/memory.max", "409600\n");
+  EXPECT_EQ(Limit().bytes, 300u * 1024);
+  EXPECT_THAT(Limit().name, HasSubstr("control group"));
+}
+
+TEST_F(MemoryLimitTest, AGroupOfVersionOne) {
+  Write("proc/self/cgroup", "3:cpu:/x\n4:memory:/\n");
+  Write("groups/memory/memory.limit_in_bytes", "204800\n");
+  EXPECT_EQ(Limit().bytes, 100u * 1024);
+}
+
+TEST_F(MemoryLimitTest, NoFilesNoLimit) {
+  EXPECT_EQ(HostMemoryLimit(RealOs(), "/nowhere", "/nowhere", kNone).bytes,
+            kNone);
+}
+
+TEST(CatchOutOfMemoryTest, WhatIsThrownBecomesAnError) {
+  absl::Status status = CatchOutOfMemory(
+      "planning", []() -> absl::Status { throw std::bad_alloc(); });
+  EXPECT_TRUE(IsError(status, ErrorCode::kOutOfMemory));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("planning"));
+  EXPECT_TRUE(CatchOutOfMemory("", [] { return absl::OkStatus(); }).ok());
+}
+
+}  // namespace
+}  // namespace weft
