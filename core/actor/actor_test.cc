@@ -123,16 +123,6 @@ TEST(ActorTest, ACopyThatNobodyReadsIsFreeAtOnce) {
   EXPECT_TRUE(s.table().drained());
 }
 
-TEST(PatternTest, OfOneActDoesBothAtThatAct) {
-  EXPECT_EQ(Held(1), EveryAct());
-  EXPECT_EQ(Accumulated(1), EveryAct());
-  EXPECT_EQ(GivenLast(1), EveryAct());
-  EXPECT_EQ(Shortest(Sliced(3)), Sliced(1));
-  EXPECT_EQ(PatternBits("", 5), kTake | kAck);
-  EXPECT_EQ(PatternBits(Held(3), 3), kTake);
-  EXPECT_EQ(PatternBits(Held(3), 5), kAck);
-}
-
 TEST(ActorTest, HeldInputIsTakenOnceAndAckedAtTheLastAct) {
   SpecBuilder b;
   const int s0 = b.Stream(false);
@@ -529,7 +519,7 @@ TEST(RefusalTest, ReqOfACopyThatIsHeld) {
     table.Act(2, &effects);  // takes copy 0 and keeps it
     const uint64_t before = table.StateHash();
     EXPECT_EQ(table.OnMessage(Message::Req(y, 0, 0, 9)), kNoActor);
-    EXPECT_THAT(table.refusal(), HasSubstr("pending or held"));
+    EXPECT_THAT(table.refusal(), HasSubstr("is held"));
     EXPECT_EQ(table.StateHash(), before);
     EXPECT_EQ(table.Pending(2, 0), copies - 1u);
   }
