@@ -138,4 +138,18 @@ mkdir -p plugins/abi
 echo 'struct A { int x; }; A* f();' > plugins/abi/a.h
 catches 'plugins/abi/a.h is not C11' compile_headers.sh "${CXX:-g++}" . plugins/abi/a.h
 
+# A stand-in for clang-tidy that dislikes one word.
+mkdir -p "$TEST_TMPDIR/bin"
+printf '#!/bin/sh\n! grep -H DISLIKED "$2"\n' > "$TEST_TMPDIR/bin/clang-tidy"
+chmod +x "$TEST_TMPDIR/bin/clang-tidy"
+PATH=$TEST_TMPDIR/bin:$PATH
+passes tidy.sh . 60 core/base/a.cc
+echo '// DISLIKED' >> core/base/a.cc
+cp core/base/a.cc core/base/b.cc
+catches 'core/base/b.cc:// DISLIKED' tidy.sh . 60 core/base/a.cc core/base/b.cc
+[ "$(tools/checks/tidy.sh . 0 core/base/a.cc)" = '1 of 1 files not reached in 0 s' ] || {
+  echo "tidy.sh does not say what it left out"
+  failures=$((failures + 1))
+}
+
 [ "$failures" -eq 0 ]
