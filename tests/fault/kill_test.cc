@@ -149,7 +149,7 @@ TEST(KillTest, KilledAnywhereAndResumedIsNeverKilled) {
 // A signal lets the step finish, saves, and then ends the process as its sender
 // expects.
 TEST(KillTest, ASignalSavesAndEndsByThatSignal) {
-  for (int number : {SIGTERM, SIGINT}) {
+  for (int number : {SIGTERM, SIGINT, SIGHUP}) {
     SCOPED_TRACE(number);
     TestJob job("signalled", Mlp());
     const Sets endless = {"epochs=0", "steps=100000000"};
@@ -179,6 +179,39 @@ TEST(KillTest, ASignalSavesAndEndsByThatSignal) {
     EXPECT_EQ(StateOf(run), StateOf(whole->run_directory));
     EXPECT_EQ(MetricsOf(run), MetricsOf(whole->run_directory));
   }
+}
+
+// Two processes in one run directory would spoil each other's files.
+TEST(KillTest, ARunDirectoryIsOfOneProcess) {
+  TestJob job("locked", Mlp());
+  Process process =
+      job.Weft(Command({"train", "job.txtpb"}, {"epochs=0", "steps=100000000",
+                                                "checkpoint.every_steps=50"}));
+  while (process.Running() &&
+         (job.Runs().empty() || NumCheckpoints(job.Runs()[0]) == 0)) {
+    sched_yield();
+  }
+  ASSERT_TRUE(process.Running()) << process.Wait().err;
+  const std::string run = job.Runs()[0];
+  const std::string before = ReadText(JoinPath(run, "resolved_job.txtpb"));
+  const std::vector<std::string> resume = {"train", "--resume", run};
+  Ended second = job.Weft(Command(resume, {"steps=5"})).Wait();
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_THAT(second.err, HasSubstr("weft: error WEFT-1008: "));
+  EXPECT_THAT(second.err,
+              HasSubstr(absl::StrCat("process ", process.pid(), " holds")));
+  EXPECT_EQ(ReadText(JoinPath(run, "resolved_job.txtpb")), before);
+  EXPECT_FALSE(RealOs().Exists(JoinPath(run, "errors/rank_00000.json")));
+  // Looking is free.
+  EXPECT_EQ(job.Weft({"ckpt", "ls", run}).Wait().exit_code, 0);
+  // The file stays when the process dies; the lock does not.
+  process.Signal(SIGKILL);
+  EXPECT_EQ(process.Wait().signal, SIGKILL);
+  EXPECT_TRUE(RealOs().Exists(JoinPath(run, "lock")));
+  const uint64_t steps = NewestStep(run) + 3;
+  Ended third =
+      job.Weft(Command(resume, {absl::StrCat("steps=", steps)})).Wait();
+  EXPECT_EQ(third.exit_code, 0) << third.err;
 }
 
 // Before the first step there is nothing to save.

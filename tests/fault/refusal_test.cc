@@ -1,0 +1,134 @@
+// What is well formed and still cannot be done: memory and files that the
+// system refuses, a run resumed as another, flags that do not go together.
+
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/harness.h"
+#include "tests/fault/case.h"
+
+namespace weft::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Patterns that make an engine that backtracks try for ever.
+TEST(RefusalTest, PatternsThatNest) {
+  TestJob job("patterns", Mlp());
+  const std::string nested = "(((a*)*)*)*(((.*)*)*)*x";
+  Ended end = job.Weft({"train", "job.txtpb", "--quiet", "--dump-to", "dumps",
+                        "--dump-passes", nested, "--set",
+                        "optimizer.sgd.decay_exclude=" + nested})
+                  .Wait();
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+}
+
+TEST(RefusalTest, ResumingAsAnotherJob) {
+  TestJob job("resumed", Mlp());
+  ASSERT_EQ(job.Weft(Train({"epochs=1"})).Wait().exit_code, 0);
+  const std::string run = job.Runs()[0];
+  const std::string before = ReadText(JoinPath(run, "resolved_job.txtpb"));
+  auto resume = [&](const Sets& sets) {
+    std::vector<std::string> args = Train(sets);
+    args[1] = "--resume=" + run;
+    return job.Weft(args).Wait();
+  };
+  Ended shorter = resume({"epochs=0", "steps=5"});
+  EXPECT_EQ(shorter.exit_code, 2);
+  EXPECT_THAT(shorter.err, HasSubstr("weft: error WEFT-1004: "));
+  EXPECT_THAT(shorter.err, HasSubstr("of step 13, the job ends at step 5"));
+  EXPECT_EQ(ReadText(JoinPath(run, "resolved_job.txtpb")), before);
+  // More of the same is what resuming is for, but it is said.
+  Ended other = resume({"epochs=2", "optimizer.sgd.momentum=0.5"});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("warning: the job is not the one"));
+  EXPECT_THAT(other.err, HasSubstr("epochs: 1 -> 2"));
+  EXPECT_THAT(other.err, HasSubstr("momentum: 0.9 -> 0.5"));
+  Ended same = resume({});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.err, HasSubstr("all steps are done already"));
+  EXPECT_THAT(same.err, Not(HasSubstr("warning")));
+}
+
+// A plan file is one program already; what chooses among a job's is no help.
+TEST(RefusalTest, FlagsThatAPlanFileCannotFollow) {
+  TestJob job("plan", Mlp());
+  ASSERT_EQ(job.Weft(Train({"epochs=1"})).Wait().exit_code, 0);
+  const std::string plan = JoinPath(job.Runs()[0], "plan.pb");
+  EXPECT_EQ(job.Weft({"plan", "check", plan}).Wait().exit_code, 0);
+  for (const char* flag : {"--program=eval", "--program=xx", "--set=seed=3"}) {
+    Ended end = job.Weft({"plan", "check", plan, flag}).Wait();
+    EXPECT_EQ(end.exit_code, 2) << flag;
+    EXPECT_THAT(end.err, HasSubstr("weft: error WEFT-1005: "));
+    EXPECT_THAT(end.err, HasSubstr("plan.pb"));
+  }
+  Ended unknown =
+      job.Weft({"plan", "check", "job.txtpb", "--program", "evil"}).Wait();
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'eval'"));
+}
+
+// Sanitizers map terabytes.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(RefusalTest, MoreMemoryThanThereIs) {
+  CheckCases(
+      "memory", Mlp(),
+      {
+          {"beyond a limit",
+           Train({"model.builtin.args.hidden=200000"}),
+           "WEFT-3001",
+           4,
+           {"ulimit -v"},
+           {},
+           {},
+           {0, uint64_t{400} << 20, 0}},
+          {"a model beyond the machine",
+           Train({"model.builtin.args.hidden=16777216,16777216"}),
+           "WEFT-3001",
+           4,
+           {"variables of training take"}},
+          {"batches beyond the machine",
+           Train({"model.builtin.args.hidden=16777216", "batch_size=199"}),
+           "WEFT-3001",
+           4,
+           {"bytes"}},
+      });
+  // However little there is, nothing aborts.
+  for (uint64_t megabytes = 40; megabytes < 200; megabytes += 12) {
+    SCOPED_TRACE(megabytes);
+    TestJob job("memory", Mlp());
+    Ended end =
+        job.Weft(Train({"epochs=1"}), {}, {0, megabytes << 20, 0}).Wait();
+    EXPECT_EQ(end.signal, 0) << end.err;
+    // 127: the program itself could not be loaded.
+    EXPECT_THAT(end.exit_code, ::testing::AnyOf(0, 4, 5, 127)) << end.err;
+  }
+}
+#endif
+
+// The system refuses to let a file grow: the plan, or else the checkpoint.
+TEST(RefusalTest, FilesThatMayNotGrow) {
+  const Sets wide = {"model.builtin.args.hidden=600", "steps=6", "epochs=0",
+                     "checkpoint.every_steps=2"};
+  for (uint64_t limit : {1000, 100000}) {
+    SCOPED_TRACE(limit);
+    TestJob job("limit", Mlp());
+    Ended end = job.Weft(Train(wide), {}, {limit}).Wait();
+    EXPECT_EQ(end.signal, 0);
+    EXPECT_EQ(end.exit_code, 6);
+    EXPECT_THAT(end.err, HasSubstr("weft: error WEFT-5008: "));
+    ASSERT_EQ(job.Runs().size(), 1u);
+    EXPECT_TRUE(ListNames(JoinPath(job.Runs()[0], "ckpt")).empty());
+    if (limit > 1000) {
+      EXPECT_THAT(end.err, HasSubstr("training goes on"));
+      EXPECT_THAT(MetricsOf(job.Runs()[0]), HasSubstr("{\"step\":6,"));
+    }
+    ExpectNothingHalfWritten(job.folder());
+  }
+}
+
+}  // namespace
+}  // namespace weft::e2e
