@@ -13,6 +13,11 @@ std::vector<int64_t> Dims(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
+VariableInit HeUniform(int64_t fan_in) {
+  double bound = std::sqrt(6.0 / static_cast<double>(fan_in));
+  return VariableInit::Uniform(-bound, bound);
+}
+
 }  // namespace
 
 Value LayerBuilder::Add(absl::string_view op, absl::string_view name,
@@ -43,30 +48,35 @@ Value LayerBuilder::Variable(absl::string_view name, const Shape& shape,
                            /*trainable=*/role == "parameter"));
 }
 
-Value LayerBuilder::Weight(absl::string_view name, const Shape& shape,
-                           int64_t fan_in) {
-  double bound = std::sqrt(6.0 / static_cast<double>(fan_in));
-  return Variable(name, shape, VariableInit::Uniform(-bound, bound));
-}
-
 Value LayerBuilder::Linear(absl::string_view name, Value x, int64_t out) {
   if (!status_.ok()) return {};
+  return Linear(name, x, out, HeUniform(type(x).shape.dim(1)));
+}
+
+Value LayerBuilder::Linear(absl::string_view name, Value x, int64_t out,
+                           const VariableInit& weight) {
+  if (!status_.ok()) return {};
   int64_t in = type(x).shape.dim(1);
-  Value weight = Weight(absl::StrCat(name, "/weight"), {out, in}, in);
+  Value w = Variable(absl::StrCat(name, "/weight"), {out, in}, weight);
   Value bias =
       Variable(absl::StrCat(name, "/bias"), {out}, VariableInit::Zeros());
-  return Add("Gemm", name, {x, weight, bias}, {{"transB", 1}});
+  return Add("Gemm", name, {x, w, bias}, {{"transB", 1}});
 }
 
 Value LayerBuilder::Conv(absl::string_view name, Value x, int64_t out,
-                         int64_t kernel, int64_t stride, int64_t pad) {
+                         int64_t kernel, int64_t stride, int64_t pad,
+                         bool bias) {
   if (!status_.ok()) return {};
   int64_t in = type(x).shape.dim(1);
-  Value weight = Weight(absl::StrCat(name, "/weight"),
-                        {out, in, kernel, kernel}, in * kernel * kernel);
-  Value bias =
-      Variable(absl::StrCat(name, "/bias"), {out}, VariableInit::Zeros());
-  return Add("Conv", name, {x, weight, bias},
+  std::vector<Value> operands = {x};
+  operands.push_back(Variable(absl::StrCat(name, "/weight"),
+                              {out, in, kernel, kernel},
+                              HeUniform(in * kernel * kernel)));
+  if (bias) {
+    operands.push_back(
+        Variable(absl::StrCat(name, "/bias"), {out}, VariableInit::Zeros()));
+  }
+  return Add("Conv", name, std::move(operands),
              {{"strides", std::vector<int64_t>(2, stride)},
               {"pads", std::vector<int64_t>(4, pad)}});
 }
@@ -85,6 +95,33 @@ Value LayerBuilder::BatchNorm(absl::string_view name, Value x) {
   operands.push_back(variable("running_mean", 0, "statistic"));
   operands.push_back(variable("running_var", 1, "statistic"));
   return Add("BatchNormalization", name, std::move(operands));
+}
+
+Value LayerBuilder::LayerNorm(absl::string_view name, Value x) {
+  if (!status_.ok()) return {};
+  const Shape& shape = type(x).shape;
+  Shape features({shape.dim(shape.rank() - 1)});
+  Value scale = Variable(absl::StrCat(name, "/scale"), features,
+                         VariableInit::Constant(1));
+  Value bias =
+      Variable(absl::StrCat(name, "/bias"), features, VariableInit::Zeros());
+  return Add("LayerNormalization", name, {x, scale, bias});
+}
+
+std::vector<Value> LayerBuilder::SplitColumns(absl::string_view name, Value x,
+                                              int parts) {
+  std::vector<Value> out(parts);
+  if (!status_.ok()) return out;
+  std::vector<int64_t> sizes(parts, type(x).shape.dim(1) / parts);
+  absl::StatusOr<Node*> node = graph_->Add(
+      "Split", name, {x}, {{"axis", 1}, {"split", std::move(sizes)}}, parts);
+  status_ = node.status();
+  for (int i = 0; node.ok() && i < parts; ++i) out[i] = (*node)->output(i);
+  return out;
+}
+
+Value LayerBuilder::Scalar(absl::string_view name, float value) {
+  return Add("Constant", name, {}, {{"value", Literal::Scalar(value)}});
 }
 
 Value LayerBuilder::MaxPool(absl::string_view name, Value x, int64_t kernel,

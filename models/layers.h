@@ -8,8 +8,10 @@
 //   b.Output("logits", b.Linear("fc2", x, 10));
 //   WEFT_RETURN_IF_ERROR(b.status());
 //
-// Parameters are named "<layer>/weight" and "<layer>/bias". Weights start
-// uniform in +-sqrt(6 / fan_in) (He et al. 2015, for ReLU); biases start at 0.
+// Parameters are named "<layer>/weight" and "<layer>/bias", those of norms
+// "<layer>/scale" and "<layer>/bias". Weights start uniform in
+// +-sqrt(6 / fan_in) (He et al. 2015, for ReLU) where nothing else is said;
+// biases start at 0, scales at 1.
 //
 // Threading: thread-compatible. Ownership: borrows the graph.
 #ifndef WEFT_MODELS_LAYERS_H_
@@ -17,6 +19,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -37,10 +40,14 @@ class LayerBuilder {
 
   // x [n, in] -> [n, out]; weight [out, in], bias [out].
   Value Linear(absl::string_view name, Value x, int64_t out);
+  Value Linear(absl::string_view name, Value x, int64_t out,
+               const VariableInit& weight);
   // x [n, c, h, w] -> [n, out, h', w']; square kernel, weight [out, c, k, k].
   Value Conv(absl::string_view name, Value x, int64_t out, int64_t kernel,
-             int64_t stride = 1, int64_t pad = 0);
+             int64_t stride = 1, int64_t pad = 0, bool bias = true);
   Value BatchNorm(absl::string_view name, Value x);
+  // Over the last dimension.
+  Value LayerNorm(absl::string_view name, Value x);
   Value MaxPool(absl::string_view name, Value x, int64_t kernel,
                 int64_t stride);
   Value Relu(absl::string_view name, Value x);
@@ -48,16 +55,19 @@ class LayerBuilder {
   Value Reshape(absl::string_view name, Value x, const Shape& shape);
   Value Flatten(absl::string_view name, Value x);
 
+  // Columns of x [n, parts * m], cut into `parts` times [n, m].
+  std::vector<Value> SplitColumns(absl::string_view name, Value x, int parts);
+
   Value Variable(absl::string_view name, const Shape& shape,
                  const VariableInit& init,
                  absl::string_view role = "parameter");
+  Value Scalar(absl::string_view name, float value);
 
- private:
-  // The node's first output, or an invalid value after an error.
+  // Any other op: the node's first output, or an invalid value after an error.
   Value Add(absl::string_view op, absl::string_view name,
             std::vector<Value> inputs, AttrMap attrs = {});
-  Value Weight(absl::string_view name, const Shape& shape, int64_t fan_in);
 
+ private:
   Graph* graph_;
   absl::Status status_;
 };

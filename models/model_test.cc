@@ -63,6 +63,108 @@ TEST(ModelTest, ColourImages) {
   EXPECT_EQ(LogitsType(g).shape, Shape({4, 100}));
 }
 
+ModelInput Text(int64_t batch, int64_t context, int64_t vocabulary) {
+  return {batch, Shape(), vocabulary, context};
+}
+
+TEST(ModelTest, GptHasTheUsualSize) {
+  Graph g = BuildModel("gpt", {}, Text(2, 128, 256)).value();
+  ASSERT_TRUE(VerifyGraph(g).ok()) << VerifyGraph(g);
+  EXPECT_EQ(LogitsType(g), (TensorType{DType::kF32, {2 * 128, 256}}));
+  EXPECT_EQ(g.FindNode("tokens")->output_type(0),
+            (TensorType{DType::kI32, {2, 128}}));
+  // Token and position embeddings, blocks of 12 w^2 + 13 w, the last norm.
+  const int64_t w = 128;
+  const int64_t size = 256 * w + 128 * w + 4 * (12 * w * w + 13 * w) + 2 * w;
+  EXPECT_EQ(CountParameters(g), size);
+  g = BuildModel("gpt", {{"tied", "0"}}, Text(2, 128, 256)).value();
+  EXPECT_EQ(CountParameters(g), size + 256 * w);
+}
+
+TEST(ModelTest, GptStartsAsItsDepthAsks) {
+  Graph g = BuildModel("gpt", {{"layers", "8"}}, Text(1, 4, 9)).value();
+  auto scale = [&g](absl::string_view name) {
+    return g.View(*g.FindNode(name)).Float("scale");
+  };
+  EXPECT_EQ(scale("embedding/token"), 0.02);
+  EXPECT_EQ(scale("block8/attention/qkv/weight"), 0.02);
+  EXPECT_EQ(scale("block8/attention/output/weight"), 0.005);
+  EXPECT_EQ(scale("block8/mlp/down/weight"), 0.005);
+  EXPECT_EQ(g.FindNode("block9/norm1"), nullptr);
+}
+
+TEST(ModelTest, GptArguments) {
+  const ModelArgs small = {{"layers", "2"}, {"width", "6"}, {"heads", "3"}};
+  ModelArgs args = small;
+  args["context"] = "10";  // more than a sample has
+  args["dropout"] = "0.1";
+  Graph g = BuildModel("gpt", args, Text(3, 4, 9)).value();
+  ASSERT_TRUE(VerifyGraph(g).ok()) << VerifyGraph(g);
+  EXPECT_EQ(g.FindNode("embedding/position")->output_type(0).shape,
+            Shape({10, 6}));
+  EXPECT_EQ(CountParameters(g), 9 * 6 + 10 * 6 + 2 * (12 * 36 + 13 * 6) + 12);
+  int dropouts = 0;
+  for (const Node* node : g.Nodes()) dropouts += node->Is(OpId::kDropout);
+  EXPECT_EQ(dropouts, 1 + 2 * 3);
+  struct Case {
+    const char* key;
+    const char* value;
+    const char* text;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"heads", "4", "width 6 is not a multiple of heads 4"},
+           {"context", "3", "context 3, the samples of the data have 4"},
+           {"layers", "0", "'layers' is '0'"},
+           {"tied", "yes", "'tied' is 'yes'"},
+           {"classes", "1", "'classes' is '1'"},
+           {"hidden", "5", "no argument 'hidden'"}}) {
+    args = small;
+    args[c.key] = c.value;
+    absl::Status status = BuildModel("gpt", args, Text(3, 4, 9)).status();
+    EXPECT_TRUE(IsError(status, ErrorCode::kBadValue)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.text));
+  }
+}
+
+TEST(ModelTest, Resnet18HasTheUsualSize) {
+  Graph g = BuildModel("resnet18", {}, {2, Shape({3, 32, 32}), 10}).value();
+  ASSERT_TRUE(VerifyGraph(g).ok()) << VerifyGraph(g);
+  EXPECT_EQ(LogitsType(g).shape, Shape({2, 10}));
+  EXPECT_EQ(CountParameters(g), 11173962);
+  auto shape = [&g](absl::string_view name) {
+    return g.FindNode(name)->output_type(0).shape;
+  };
+  EXPECT_EQ(shape("stage1/block2/relu2"), Shape({2, 64, 32, 32}));
+  EXPECT_EQ(shape("stage2/block1/relu2"), Shape({2, 128, 16, 16}));
+  EXPECT_EQ(shape("stage3/block1/relu2"), Shape({2, 256, 8, 8}));
+  EXPECT_EQ(shape("stage4/block2/relu2"), Shape({2, 512, 4, 4}));
+  int convolutions = 0;
+  for (const Node* node : g.Nodes()) convolutions += node->Is(OpId::kConv);
+  EXPECT_EQ(convolutions, 1 + 16 + 3);
+}
+
+TEST(ModelTest, Resnet18OnFashion) {
+  Graph g = BuildModel("resnet18", {}, Fashion(2)).value();
+  // One channel instead of three in the stem.
+  EXPECT_EQ(CountParameters(g), 11173962 - 2 * 9 * 64);
+  EXPECT_EQ(g.FindNode("stage4/block2/relu2")->output_type(0).shape,
+            Shape({2, 512, 4, 4}));
+  g = BuildModel("resnet18", {{"width", "2"}, {"classes", "7"}}, Fashion(2))
+          .value();
+  EXPECT_EQ(LogitsType(g).shape, Shape({2, 7}));
+}
+
+TEST(ModelTest, ModelAndDataMustBeOfOneKind) {
+  for (const char* model : {"mlp", "lenet", "resnet18"}) {
+    absl::Status status = BuildModel(model, {}, Text(2, 16, 9)).status();
+    EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("16 tokens"));
+  }
+  absl::Status status = BuildModel("gpt", {}, Fashion(2)).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("[28,28]"));
+}
+
 TEST(ModelTest, ErrorsSuggestAndName) {
   absl::Status status = BuildModel("mpl", {}, Fashion(1)).status();
   EXPECT_TRUE(IsError(status, ErrorCode::kUnknownModel));
