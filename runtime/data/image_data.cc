@@ -37,16 +37,6 @@ absl::Status CheckPair(const std::string& images_path, const IdxArray& images,
   return absl::OkStatus();
 }
 
-OrderOptions ToOrder(const ImageData& data, const ReaderOptions& options) {
-  OrderOptions order;
-  order.samples = data.samples;
-  order.batch = options.batch;
-  order.seed = options.seed;
-  order.shuffle = options.shuffle && options.training;
-  order.tail = options.training ? options.tail : Tail::kCarry;
-  return order;
-}
-
 }  // namespace
 
 absl::StatusOr<ImageData> LoadImageData(Os& os, const std::string& images_path,
@@ -87,49 +77,17 @@ absl::Status CheckLabels(const ImageData& data, int64_t classes,
   return absl::OkStatus();
 }
 
-absl::Status CheckBatch(const ImageData& data, int64_t batch,
-                        const std::string& name) {
-  if (batch <= data.samples) return absl::OkStatus();
-  return MakeError(ErrorCode::kBatchTooLarge,
-                   absl::StrCat("batch_size ", batch, " is larger than the ",
-                                data.samples, " samples of '", name, "'"));
+std::vector<uint64_t> ImageData::FieldBytes() const {
+  return {static_cast<uint64_t>(image.num_elements()), sizeof(int32_t),
+          sizeof(float)};
 }
 
-BatchReader::BatchReader(const ImageData* data, const ReaderOptions& options)
-    : data_(data), options_(options), order_(ToOrder(*data, options)) {}
-
-absl::Status BatchReader::Fill(uint64_t step, uint32_t micro,
-                               absl::Span<const runtime::HostTensor> out) {
-  int64_t count = options_.batch / options_.micro_batches;
-  size_t pixels = data_->image.num_elements();
-  if (out.size() != 3 || out[0].bytes != count * pixels ||
-      out[1].bytes != count * sizeof(int32_t) ||
-      out[2].bytes != count * sizeof(float)) {
-    return absl::InternalError("the plan's batch differs from the reader's");
-  }
-  char* images = static_cast<char*>(out[0].data);
-  int32_t* labels = static_cast<int32_t*>(out[1].data);
-  float* weights = static_cast<float*>(out[2].data);
-  int64_t first = static_cast<int64_t>(step) * options_.batch + micro * count;
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t position = first + i;
-    if (!options_.training && position >= data_->samples) {
-      std::memset(images + i * pixels, 0, pixels);
-      labels[i] = 0;
-      weights[i] = 0;
-      continue;
-    }
-    int64_t sample = order_.At(position);
-    std::memcpy(images + i * pixels, data_->pixels.data() + sample * pixels,
-                pixels);
-    labels[i] = data_->labels[sample];
-    weights[i] = 1;
-  }
-  return absl::OkStatus();
-}
-
-int64_t BatchReader::StepsOf(int64_t epochs) const {
-  return order_.StepsOf(epochs);
+void ImageData::Write(int64_t sample, absl::Span<char* const> out) const {
+  const int64_t bytes = image.num_elements();
+  const float weight = 1;
+  std::memcpy(out[0], pixels.data() + sample * bytes, bytes);
+  std::memcpy(out[1], &labels[sample], sizeof(int32_t));
+  std::memcpy(out[2], &weight, sizeof(weight));
 }
 
 }  // namespace weft::data

@@ -1,18 +1,13 @@
-// Labelled images in memory, and the reader that gives them to a plan batch by
-// batch.
+// Labelled images in memory.
 //
 //   WEFT_ASSIGN_OR_RETURN(ImageData data,
 //                         LoadImageData(RealOs(), images, labels));
 //   BatchReader reader(&data, {.batch = 128, ...});
-//   bindings.sources["train"] = &reader;
 //
 // A batch has three tensors: images u8 [b, ...], labels i32 [b] and weights f32
-// [b]. In training every weight is 1. In evaluation the batch after the last
-// sample is padded with zero images of weight 0, so that sums over batches
-// count each sample once.
+// [b], all 1.
 //
-// Threading: ImageData is immutable; a BatchReader is called by one thread at a
-// time, as SourceReader says. Ownership: the reader borrows the data.
+// Threading: immutable.
 #ifndef WEFT_RUNTIME_DATA_IMAGE_DATA_H_
 #define WEFT_RUNTIME_DATA_IMAGE_DATA_H_
 
@@ -23,12 +18,15 @@
 #include "absl/status/statusor.h"
 #include "core/base/os.h"
 #include "core/types/shape.h"
-#include "runtime/data/sample_order.h"
-#include "runtime/execute/bindings.h"
+#include "runtime/data/samples.h"
 
 namespace weft::data {
 
-struct ImageData {
+struct ImageData : Samples {
+  int64_t size() const override { return samples; }
+  std::vector<uint64_t> FieldBytes() const override;
+  void Write(int64_t sample, absl::Span<char* const> out) const override;
+
   int64_t samples = 0;
   Shape image;         // of one sample
   std::string pixels;  // samples x image, u8
@@ -49,36 +47,6 @@ int64_t CountClasses(const ImageData& data);
 // `path` is the file of the labels.
 absl::Status CheckLabels(const ImageData& data, int64_t classes,
                          const std::string& path);
-
-struct ReaderOptions {
-  int64_t batch = 1;  // of a step, all micro-batches
-  int64_t micro_batches = 1;
-  bool training = true;  // false: in order, once, padded
-  uint64_t seed = 0;
-  bool shuffle = true;
-  Tail tail = Tail::kCarry;
-};
-
-class BatchReader : public runtime::SourceReader {
- public:
-  // Pre-condition: options fit the data (CheckBatch).
-  BatchReader(const ImageData* data, const ReaderOptions& options);
-
-  absl::Status Fill(uint64_t step, uint32_t micro,
-                    absl::Span<const runtime::HostTensor> out) override;
-
-  // Training: as SampleOrder. Evaluation: ceil(samples / batch) for 1 epoch.
-  int64_t StepsOf(int64_t epochs) const;
-
- private:
-  const ImageData* data_;
-  ReaderOptions options_;
-  SampleOrder order_;
-};
-
-// kBatchTooLarge where a step takes more samples than there are.
-absl::Status CheckBatch(const ImageData& data, int64_t batch,
-                        const std::string& name);
 
 }  // namespace weft::data
 
