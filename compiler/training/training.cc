@@ -8,6 +8,7 @@
 #include "compiler/autodiff/autodiff.h"
 #include "compiler/training/optimizer.h"
 #include "compiler/transforms/accumulate.h"
+#include "compiler/transforms/pool_first.h"
 #include "compiler/transforms/set_mode.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -59,16 +60,23 @@ absl::Status CheckTypes(const Graph& graph, const ModelEnds& ends,
                         const DataSpec& data) {
   const TensorType& input = ends.input->output_type(0);
   const TensorType& logits = graph.type(ends.logits);
-  std::vector<int64_t> dims = {input.shape.rank() > 0 ? input.shape.dim(0) : 1};
-  dims.insert(dims.end(), data.image.dims().begin(), data.image.dims().end());
-  TensorType expected = {DType::kF32, Shape(dims)};
+  const int64_t batch = input.shape.rank() > 0 ? input.shape.dim(0) : 1;
+  std::vector<int64_t> dims = {batch};
+  if (data.context > 0) {
+    dims.push_back(data.context);
+  } else {
+    dims.insert(dims.end(), data.image.dims().begin(), data.image.dims().end());
+  }
+  TensorType expected = {data.context > 0 ? DType::kI32 : DType::kF32,
+                         Shape(dims)};
   if (input != expected) {
     return MakeError(ErrorCode::kShapeMismatch,
                      absl::StrCat("model input '", ends.input->name(), "' is ",
                                   input.ToString(), ", the data gives ",
                                   expected.ToString()));
   }
-  expected.shape = Shape({dims[0], data.classes});
+  const int64_t rows = batch * std::max<int64_t>(data.context, 1);
+  expected = {DType::kF32, Shape({rows, data.classes})};
   if (logits != expected) {
     return MakeError(
         ErrorCode::kShapeMismatch,
@@ -84,34 +92,64 @@ absl::Status CheckTypes(const Graph& graph, const ModelEnds& ends,
 struct BatchSums {
   Value loss;
   Value weight;
-  Value correct;
+  Value correct;  // invalid for text
 };
+
+// A source of the model's input (as the files hold it), a label and a weight
+// for each row of the logits.
+absl::StatusOr<Node*> AddSource(Graph* graph, const std::string& source,
+                                const TensorType& input, int64_t rows) {
+  WEFT_ASSIGN_OR_RETURN(
+      Node * data,
+      graph->Add(
+          "weft.DataSource", absl::StrCat("data/", source), {},
+          DataSourceAttrs(
+              source, {input, {DType::kI32, {rows}}, {DType::kF32, {rows}}}),
+          3));
+  data->device = std::string(kIo);
+  return data;
+}
+
+// Pixels, normalised on the I/O stream.
+absl::StatusOr<Value> EmitDecode(Graph* graph, Value pixels,
+                                 const DataSpec& data) {
+  GraphEmitter decode(graph, "data/decode", "training: decode and normalise");
+  decode.set_placement(std::string(kIo), -1);
+  Value x = decode.Emit1("Cast", {pixels}, {{"to", DType::kF32}});
+  // (x / 255 - mean) / std as one multiplication and one addition.
+  Value scale = decode.Scalar(1 / (255 * data.std), DType::kF32);
+  Value shift = decode.Scalar(-data.mean / data.std, DType::kF32);
+  x = decode.Emit1("Add", {decode.Emit1("Mul", {x, scale}), shift});
+  WEFT_RETURN_IF_ERROR(decode.status());
+  return x;
+}
+
+// The weight of all samples whose highest score is the label's.
+Value EmitCorrect(Value logits, Value labels, Value weights,
+                  GraphEmitter* emit) {
+  Value best = emit->Emit1("ArgMax", {logits}, {{"axis", 1}, {"keepdims", 0}});
+  Value hit = emit->Emit1(
+      "Equal", {best, emit->Emit1("Cast", {labels}, {{"to", DType::kI64}})});
+  Value hit_weight = emit->Emit1(
+      "Mul", {emit->Emit1("Cast", {hit}, {{"to", DType::kF32}}), weights});
+  return emit->Emit1("ReduceSum", {hit_weight}, {{"keepdims", 0}});
+}
 
 // Replaces the model's input by data and its output by loss and metrics.
 absl::StatusOr<BatchSums> AttachData(Graph* graph, const std::string& source,
                                      const TrainingSpec& spec) {
   WEFT_ASSIGN_OR_RETURN(ModelEnds ends, FindEnds(graph));
   WEFT_RETURN_IF_ERROR(CheckTypes(*graph, ends, spec.data));
-  TensorType image = ends.input->output_type(0);
-  int64_t batch = image.shape.dim(0);
-  image.dtype = DType::kU8;
+  const bool text = spec.data.context > 0;
+  TensorType input = ends.input->output_type(0);
+  if (!text) input.dtype = DType::kU8;
   WEFT_ASSIGN_OR_RETURN(
       Node * data,
-      graph->Add(
-          "weft.DataSource", absl::StrCat("data/", source), {},
-          DataSourceAttrs(
-              source, {image, {DType::kI32, {batch}}, {DType::kF32, {batch}}}),
-          3));
-  data->device = std::string(kIo);
-
-  GraphEmitter decode(graph, "data/decode", "training: decode and normalise");
-  decode.set_placement(std::string(kIo), -1);
-  Value x = decode.Emit1("Cast", {data->output(0)}, {{"to", DType::kF32}});
-  // (x / 255 - mean) / std as one multiplication and one addition.
-  Value scale = decode.Scalar(1 / (255 * spec.data.std), DType::kF32);
-  Value shift = decode.Scalar(-spec.data.mean / spec.data.std, DType::kF32);
-  x = decode.Emit1("Add", {decode.Emit1("Mul", {x, scale}), shift});
-  WEFT_RETURN_IF_ERROR(decode.status());
+      AddSource(graph, source, input, graph->type(ends.logits).shape.dim(0)));
+  Value x = data->output(0);
+  if (!text) {
+    WEFT_ASSIGN_OR_RETURN(x, EmitDecode(graph, x, spec.data));
+  }
   WEFT_RETURN_IF_ERROR(graph->ReplaceUses(ends.input->output(0), x));
   WEFT_RETURN_IF_ERROR(graph->Remove(ends.input->id()));
   WEFT_RETURN_IF_ERROR(graph->Remove(ends.output->id()));
@@ -123,17 +161,11 @@ absl::StatusOr<BatchSums> AttachData(Graph* graph, const std::string& source,
                 {{"label_smoothing", spec.label_smoothing}}, 2);
   emit.set_scope("metrics");
   emit.set_provenance("training: metrics");
-  Value best =
-      emit.Emit1("ArgMax", {ends.logits}, {{"axis", 1}, {"keepdims", 0}});
-  Value hit = emit.Emit1(
-      "Equal", {best, emit.Emit1("Cast", {labels}, {{"to", DType::kI64}})});
-  Value hit_weight = emit.Emit1(
-      "Mul", {emit.Emit1("Cast", {hit}, {{"to", DType::kF32}}), weights});
   BatchSums sums;
-  sums.correct = emit.Emit1("ReduceSum", {hit_weight}, {{"keepdims", 0}});
+  sums.loss = loss[0];
+  if (!text) sums.correct = EmitCorrect(ends.logits, labels, weights, &emit);
   sums.weight = emit.Emit1("ReduceSum", {weights}, {{"keepdims", 0}});
   WEFT_RETURN_IF_ERROR(emit.status());
-  sums.loss = loss[0];
   return sums;
 }
 
@@ -147,6 +179,7 @@ absl::Status AddOutput(Graph* graph, const std::string& name, Value value) {
 absl::Status AddOutputs(Graph* graph, const BatchSums& sums, Value loss) {
   WEFT_RETURN_IF_ERROR(AddOutput(graph, "loss", loss));
   WEFT_RETURN_IF_ERROR(AddOutput(graph, "weight", sums.weight));
+  if (!sums.correct.valid()) return absl::OkStatus();
   return AddOutput(graph, "correct", sums.correct);
 }
 
@@ -193,6 +226,7 @@ absl::StatusOr<Graph> BuildTrainGraph(const Graph& model,
         absl::StrCat("model '", model.name(), "' has no trainable parameter"));
   }
   WEFT_RETURN_IF_ERROR(SetMode(&graph, Mode::kTrain, spec.seed));
+  WEFT_RETURN_IF_ERROR(PoolFirst(&graph).status());
   WEFT_RETURN_IF_ERROR(AverageStatistics(&graph, spec.micro_batches));
   WEFT_ASSIGN_OR_RETURN(BatchSums sums, AttachData(&graph, "train", spec));
 
@@ -201,7 +235,8 @@ absl::StatusOr<Graph> BuildTrainGraph(const Graph& model,
   WEFT_ASSIGN_OR_RETURN(std::vector<Value> gradients,
                         AddGradients(&graph, sums.loss, parameters));
   if (spec.micro_batches > 1) {
-    std::vector<Value*> accumulated = {&sums.loss, &sums.weight, &sums.correct};
+    std::vector<Value*> accumulated = {&sums.loss, &sums.weight};
+    if (sums.correct.valid()) accumulated.push_back(&sums.correct);
     for (Value& g : gradients) {
       if (g.valid()) accumulated.push_back(&g);
     }
@@ -230,6 +265,7 @@ absl::StatusOr<Graph> BuildEvalGraph(const Graph& model,
                                      const TrainingSpec& spec) {
   Graph graph = model.Clone();
   WEFT_RETURN_IF_ERROR(SetMode(&graph, Mode::kEval, spec.seed));
+  WEFT_RETURN_IF_ERROR(PoolFirst(&graph).status());
   TrainingSpec exact = spec;
   exact.label_smoothing = 0;
   WEFT_ASSIGN_OR_RETURN(BatchSums sums, AttachData(&graph, "eval", exact));

@@ -12,21 +12,25 @@
 //
 //   images u8, labels i32, weights f32 <- weft.DataSource "train"   n times
 //   x = (images / 255 - mean) / std, on the I/O stream               n times
+//   (or tokens i32, which go to the model as they are)
 //   loss_sum, d loss_sum / d parameter, weight_sum, correct          n times
 //   each accumulated over the n micro-batches in tree order          once
 //   gradient * (1 / weight_sum) * clip_scale, update                 once
 //
-// So a step is the update of the weighted mean over all its samples, whatever n
-// is. Weight decay is part of the updates; parameters whose name matches
-// `decay_exclude` have none.
+// So a step is the update of the weighted mean over all its samples (of a
+// language model: all tokens that it predicts), whatever n is. Weight decay is
+// part of the updates; parameters whose name matches `decay_exclude` have none.
 //
 // Names that the session binds: sources "train", "eval", "load/<variable>";
 // sinks "loss", "weight", "correct", "learning_rate", "grad_norm",
 // "save/<variable>". "loss" is the mean of a training step; in `eval` it is the
-// sum, so that sums over batches of different weight are exact.
+// sum, so that sums over batches of different weight are exact. "correct" is
+// there for images only.
 //
-// The model: one weft.Input, one weft.Output named "logits", f32 [b, classes].
-// Not here: passes that only rewrite (compiler/transforms), placement, plans.
+// The model: one weft.Input, f32 [b, ...] images or i32 [b, context] tokens,
+// and one weft.Output named "logits", f32 [b, classes] or [b * context,
+// classes]. Not here: passes that only rewrite (compiler/transforms),
+// placement, plans.
 //
 // Threading: thread-safe functions.
 #ifndef WEFT_COMPILER_TRAINING_TRAINING_H_
@@ -45,6 +49,9 @@ struct DataSpec {
   int64_t classes = 10;
   double mean = 0;  // of values scaled to [0, 1]
   double std = 1;
+  // Tokens of one sample where the data is text: each is to be classified as
+  // the next one, and image, mean and std say nothing.
+  int64_t context = 0;
 };
 
 struct ScheduleSpec {
