@@ -8,12 +8,13 @@
 //   in kTrain weft.BatchNormTraining, and a weft.EmaUpdate of each statistic;
 //   in kEval it stays.
 //
-// Dropout's random numbers are keyed by `seed` and a hash of the user's name of
-// the node, and drawn anew for each micro-batch: its counter is a weft.Counter
-// of the micro rate, one for the whole graph. Running statistics follow ONNX:
-// running = running * momentum + batch * (1 - momentum), with the biased
-// variance. The updates read the statistics of one micro-batch; whoever splits
-// a step into micro-batches averages them (weft.EmaUpdate, operand 1).
+// Each Dropout gets a stream of random numbers of its own: RandomStream() of
+// the name that the user gave the node, beside `seed`. A weft.Counter of the
+// micro rate, one for the whole graph, makes every micro-batch draw others. A
+// running statistic r with momentum m and the batch's statistic b becomes r * m
+// + b * (1 - m), where a variance is the biased one. The updates read the
+// statistics of one micro-batch; whoever splits a step into micro-batches
+// averages them (weft.EmaUpdate, operand 1).
 //
 // BatchNormalization with constant or computed statistics keeps its form, and
 // so does one with training_mode 1. Run it before autodiff.
