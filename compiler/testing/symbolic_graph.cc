@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 class Evaluator {
-public:
+ public:
   Evaluator(const Graph &graph, int micro_batches)
       : graph_(graph), micro_batches_(micro_batches) {}
 
@@ -25,17 +25,15 @@ public:
       if (node->Is(OpId::kVariable))
         state_[node->id()] = StateSymbol(node->name());
     }
-    for (int p = 0; p < periods; ++p)
-      Period(p);
+    for (int p = 0; p < periods; ++p) Period(p);
     for (auto [node, symbol] : state_) {
-      if (graph_.Uses({node, 0}).empty())
-        continue;
+      if (graph_.Uses({node, 0}).empty()) continue;
       out_[absl::StrCat("state/", graph_.node(node)->name())] = {symbol};
     }
     return std::move(out_);
   }
 
-private:
+ private:
   bool IsMicro(const Node &node) const {
     return rates_[node.id()] == Rate::kMicro || node.Is(OpId::kAccumulate) ||
            micro_batches_ == 1;
@@ -46,14 +44,11 @@ private:
     sums_.clear();
     std::map<int32_t, uint64_t> next = state_;
     for (const Node *node : order_) {
-      if (!IsMicro(*node))
-        Act(*node, period, 0, &next);
+      if (!IsMicro(*node)) Act(*node, period, 0, &next);
       if (node->Is(OpId::kAccumulate)) {
-        for (int k = 0; k < micro_batches_; ++k)
-          Act(*node, period, k, &next);
+        for (int k = 0; k < micro_batches_; ++k) Act(*node, period, k, &next);
       } else if (IsMicro(*node)) {
-        for (int k = 0; k < micro_batches_; ++k)
-          Act(*node, period, k, &next);
+        for (int k = 0; k < micro_batches_; ++k) Act(*node, period, k, &next);
       }
     }
     state_ = std::move(next);
@@ -67,44 +62,41 @@ private:
   void Act(const Node &node, int period, int micro,
            std::map<int32_t, uint64_t> *next) {
     std::vector<uint64_t> operands;
-    for (Value v : node.inputs())
-      operands.push_back(Get(v, micro));
+    for (Value v : node.inputs()) operands.push_back(Get(v, micro));
     auto put = [&](int i, uint64_t symbol) {
       values_[node.output(i)].push_back(symbol);
     };
     switch (node.schema().id) {
-    case OpId::kVariable:
-      return put(0, state_.at(node.id()));
-    case OpId::kConstant:
-      return put(0, StableHash(node.attrs().Find("value")->tensor().bytes()));
-    case OpId::kIdentity:
-      return put(0, operands[0]);
-    case OpId::kDataSource:
-    case OpId::kCounter:
-      for (int i = 0; i < node.num_outputs(); ++i) {
-        put(i, SourceSymbol(i == 0 ? node.name()
-                                   : absl::StrCat(node.name(), ":", i),
-                            period, micro));
-      }
-      return;
-    case OpId::kAccumulate:
-      sums_[node.id()] = Combine(sums_[node.id()], operands[0]);
-      if (micro + 1 == micro_batches_)
-        put(0, sums_[node.id()]);
-      return;
-    case OpId::kOutput:
-      out_[node.attrs().Find("name")->s()].push_back(operands[0]);
-      return;
-    default:
-      break;
+      case OpId::kVariable:
+        return put(0, state_.at(node.id()));
+      case OpId::kConstant:
+        return put(0, StableHash(node.attrs().Find("value")->tensor().bytes()));
+      case OpId::kIdentity:
+        return put(0, operands[0]);
+      case OpId::kDataSource:
+      case OpId::kCounter:
+        for (int i = 0; i < node.num_outputs(); ++i) {
+          put(i, SourceSymbol(
+                     i == 0 ? node.name() : absl::StrCat(node.name(), ":", i),
+                     period, micro));
+        }
+        return;
+      case OpId::kAccumulate:
+        sums_[node.id()] = Combine(sums_[node.id()], operands[0]);
+        if (micro + 1 == micro_batches_) put(0, sums_[node.id()]);
+        return;
+      case OpId::kOutput:
+        out_[node.attrs().Find("name")->s()].push_back(operands[0]);
+        return;
+      default:
+        break;
     }
     uint64_t symbol = OpSymbol(DescribeKernel(graph_.View(node)), operands);
     if (node.schema().effect == OpEffect::kUpdate) {
       (*next)[node.input(0).node] = Combine(symbol, 0);
       return;
     }
-    for (int i = 0; i < node.num_outputs(); ++i)
-      put(i, Combine(symbol, i));
+    for (int i = 0; i < node.num_outputs(); ++i) put(i, Combine(symbol, i));
   }
 
   const Graph &graph_;
@@ -117,11 +109,11 @@ private:
   Symbols out_;
 };
 
-} // namespace
+}  // namespace
 
 absl::StatusOr<Symbols> EvaluateGraph(const Graph &graph, int micro_batches,
                                       int periods) {
   return Evaluator(graph, micro_batches).Run(periods);
 }
 
-} // namespace weft
+}  // namespace weft

@@ -18,18 +18,16 @@ namespace {
 
 // Symbols by place. A write destroys whatever it overlaps.
 class Memory {
-public:
+ public:
   void Write(uint32_t arena, uint64_t offset, uint64_t bytes, uint64_t symbol) {
-    if (bytes == 0)
-      return;
+    if (bytes == 0) return;
     Clear(arena, offset, bytes);
     arenas_[arena][offset] = {bytes, symbol};
   }
 
   uint64_t Read(uint32_t arena, uint64_t offset, uint64_t bytes) const {
     auto a = arenas_.find(arena);
-    if (a == arenas_.end())
-      return kUndefinedSymbol;
+    if (a == arenas_.end()) return kUndefinedSymbol;
     auto it = a->second.find(offset);
     if (it == a->second.end() || it->second.first != bytes)
       return kUndefinedSymbol;
@@ -45,12 +43,12 @@ public:
     }
   }
 
-private:
+ private:
   std::map<uint32_t, std::map<uint64_t, std::pair<uint64_t, uint64_t>>> arenas_;
 };
 
 class PlanRunner : private actor::Timing::Work {
-public:
+ public:
   explicit PlanRunner(const plan::PlanView &view)
       : view_(view), plan_(view.proto()) {}
 
@@ -74,7 +72,7 @@ public:
     return std::move(out_);
   }
 
-private:
+ private:
   using Launch = actor::Launch;
 
   // Whether a device is done when the call returns.
@@ -102,8 +100,7 @@ private:
     const uint32_t device = plan_.streams(task.stream()).device();
     for (int a = 0; a < plan_.arenas_size(); ++a) {
       const plan::Arena &arena = plan_.arenas(a);
-      if (arena.kind() != kind || arena.device() != device)
-        continue;
+      if (arena.kind() != kind || arena.device() != device) continue;
       if (kind == plan::Arena::SCRATCH && arena.stream() != task.stream()) {
         continue;
       }
@@ -115,16 +112,16 @@ private:
   Place OperandPlace(const Launch &launch, const plan::Operand &at) const {
     const plan::Task &task = view_.task(launch.actor);
     switch (at.where()) {
-    case plan::Operand::INPUT:
-      return TensorPlace(task.inputs(at.index()).register_(),
-                         launch.inputs[at.index()], at.tensor());
-    case plan::Operand::OUTPUT:
-      return TensorPlace(task.outputs(at.index()).register_(),
-                         launch.outputs[at.index()], at.tensor());
-    case plan::Operand::SCRATCH:
-      return {ArenaOf(task, plan::Arena::SCRATCH), at.offset()};
-    default:
-      return {ArenaOf(task, plan::Arena::PRIVATE), at.offset()};
+      case plan::Operand::INPUT:
+        return TensorPlace(task.inputs(at.index()).register_(),
+                           launch.inputs[at.index()], at.tensor());
+      case plan::Operand::OUTPUT:
+        return TensorPlace(task.outputs(at.index()).register_(),
+                           launch.outputs[at.index()], at.tensor());
+      case plan::Operand::SCRATCH:
+        return {ArenaOf(task, plan::Arena::SCRATCH), at.offset()};
+      default:
+        return {ArenaOf(task, plan::Arena::PRIVATE), at.offset()};
     }
   }
 
@@ -147,16 +144,14 @@ private:
   void InitState() {
     for (int r = 0; r < plan_.registers_size(); ++r) {
       const std::string &name = plan_.registers(r).state();
-      if (!name.empty())
-        WriteTensor(r, 0, 0, StateSymbol(name));
+      if (!name.empty()) WriteTensor(r, 0, 0, StateSymbol(name));
     }
   }
 
   void SaveState() {
     for (int r = 0; r < plan_.registers_size(); ++r) {
       const plan::Register &reg = plan_.registers(r);
-      if (reg.state().empty())
-        continue;
+      if (reg.state().empty()) continue;
       Place at = TensorPlace(r, 0, 0);
       out_[absl::StrCat("state/", reg.state())] = {
           memory_.Read(at.arena, at.offset, plan::TensorBytes(reg.tensors(0)))};
@@ -168,44 +163,41 @@ private:
   void Execute(const Launch &launch) {
     const plan::Task &task = view_.task(launch.actor);
     switch (task.kind()) {
-    case plan::Task::SOURCE:
-      for (int o = 0; o < task.outputs_size(); ++o) {
-        const uint32_t r = task.outputs(o).register_();
-        if (plan_.registers(r).tensors_size() == 0)
-          continue;
-        WriteTensor(r, launch.outputs[o], 0,
-                    SourceSymbol(plan_.registers(r).tensors(0).value(),
-                                 static_cast<int>(launch.period),
-                                 static_cast<int>(launch.phase)));
-      }
-      return;
-    case plan::Task::SINK:
-      out_[task.binding()].push_back(ReadInput(launch, 0));
-      return;
-    case plan::Task::COPY:
-      if (task.outputs_size() == 0) {
-        WriteTensor(task.inputs(1).register_(), launch.inputs[1], 0,
-                    ReadInput(launch, 0));
-      } else {
-        WriteTensor(task.outputs(0).register_(), launch.outputs[0], 0,
-                    ReadInput(launch, 0));
-      }
-      return;
-    case plan::Task::ACCUMULATE:
-      return Accumulate(task, launch);
-    case plan::Task::COMPUTE:
-      for (const plan::Op &op : task.ops())
-        Compute(launch, op);
-      return Forget(task);
-    default:
-      return;
+      case plan::Task::SOURCE:
+        for (int o = 0; o < task.outputs_size(); ++o) {
+          const uint32_t r = task.outputs(o).register_();
+          if (plan_.registers(r).tensors_size() == 0) continue;
+          WriteTensor(r, launch.outputs[o], 0,
+                      SourceSymbol(plan_.registers(r).tensors(0).value(),
+                                   static_cast<int>(launch.period),
+                                   static_cast<int>(launch.phase)));
+        }
+        return;
+      case plan::Task::SINK:
+        out_[task.binding()].push_back(ReadInput(launch, 0));
+        return;
+      case plan::Task::COPY:
+        if (task.outputs_size() == 0) {
+          WriteTensor(task.inputs(1).register_(), launch.inputs[1], 0,
+                      ReadInput(launch, 0));
+        } else {
+          WriteTensor(task.outputs(0).register_(), launch.outputs[0], 0,
+                      ReadInput(launch, 0));
+        }
+        return;
+      case plan::Task::ACCUMULATE:
+        return Accumulate(task, launch);
+      case plan::Task::COMPUTE:
+        for (const plan::Op &op : task.ops()) Compute(launch, op);
+        return Forget(task);
+      default:
+        return;
     }
   }
 
   void Accumulate(const plan::Task &task, const Launch &launch) {
     uint64_t &sum = sums_[launch.actor];
-    if (launch.phase == 0)
-      sum = 0;
+    if (launch.phase == 0) sum = 0;
     sum = Combine(sum, ReadInput(launch, 0));
     if (launch.phase + 1 == task.acts_per_period()) {
       WriteTensor(task.outputs(0).register_(), launch.outputs[0], 0, sum);
@@ -242,8 +234,7 @@ private:
   // Scratch holds nothing after an act.
   void Forget(const plan::Task &task) {
     const uint32_t arena = ArenaOf(task, plan::Arena::SCRATCH);
-    if (arena != ~0u)
-      memory_.Clear(arena, 0, plan_.arenas(arena).bytes());
+    if (arena != ~0u) memory_.Clear(arena, 0, plan_.arenas(arena).bytes());
   }
 
   const plan::PlanView &view_;
@@ -253,7 +244,7 @@ private:
   Symbols out_;
 };
 
-} // namespace
+}  // namespace
 
 absl::StatusOr<Symbols> RunPlan(const plan::Plan &plan, int periods,
                                 uint64_t seed) {
@@ -261,4 +252,4 @@ absl::StatusOr<Symbols> RunPlan(const plan::Plan &plan, int periods,
   return PlanRunner(view).Run(periods, seed);
 }
 
-} // namespace weft
+}  // namespace weft

@@ -41,6 +41,6 @@ absl::StatusOr<Symbols> EvaluateGraph(const Graph &graph, int micro_batches,
 absl::StatusOr<Symbols> RunPlan(const plan::Plan &plan, int periods,
                                 uint64_t seed);
 
-} // namespace weft
+}  // namespace weft
 
-#endif // WEFT_COMPILER_TESTING_SYMBOLIC_RUN_H_
+#endif  // WEFT_COMPILER_TESTING_SYMBOLIC_RUN_H_

@@ -20,13 +20,12 @@ uint64_t StateSymbol(absl::string_view name) {
 
 uint64_t OpSymbol(const plan::Kernel &kernel,
                   const std::vector<uint64_t> &operands) {
-  plan::Kernel what; // names no device
+  plan::Kernel what;  // names no device
   what.set_op(kernel.op());
   *what.mutable_attributes() = kernel.attributes();
   uint64_t symbol = StableHash(StableBytes(what));
-  for (uint64_t o : operands)
-    symbol = Combine(symbol, o);
+  for (uint64_t o : operands) symbol = Combine(symbol, o);
   return symbol;
 }
 
-} // namespace weft
+}  // namespace weft

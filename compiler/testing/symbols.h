@@ -28,6 +28,6 @@ uint64_t StateSymbol(absl::string_view name);
 uint64_t OpSymbol(const plan::Kernel &kernel,
                   const std::vector<uint64_t> &operands);
 
-} // namespace weft
+}  // namespace weft
 
-#endif // WEFT_COMPILER_TESTING_SYMBOLS_H_
+#endif  // WEFT_COMPILER_TESTING_SYMBOLS_H_

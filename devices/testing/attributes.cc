@@ -1,6 +1,7 @@
 #include "devices/testing/attributes.h"
 
 namespace weft {
+
 void SetAttribute(const std::string& name, const Attr& attr, OpDesc* desc) {
   switch (attr.kind()) {
     case AttrKind::kInt:
