@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tidy.sh BAZEL_BIN SECONDS [file.cc...]: clang-tidy over the files, as many at a
 # time as there are cores. A file takes seconds, so it begins none after SECONDS
-# and then says how many it left out.
+# and then says how many it left out; exit status 77 where that is all of them.
 bin=$1 seconds=$2
 shift 2
 work=$(mktemp -d)
@@ -19,4 +19,7 @@ export -f one
 for file in "$@"; do printf '%s\0' "$((++number))" "$file"; done |
   xargs -0 -r -n 2 -P "$(nproc)" bash -c 'one "$@"' _
 [ ! -f "$work/bad" ] || { cat "$work/bad"; exit 1; }
-[ ! -f "$work/left" ] || echo "$(wc -l < "$work/left") of $# files not reached in $seconds s"
+[ -f "$work/left" ] || exit 0
+left=$(wc -l < "$work/left")
+echo "$left of $# files not reached in $seconds s"
+[ "$left" -lt $# ] || exit 77
