@@ -41,6 +41,7 @@ class KernelsTest : public testing::Test {
                     ->Copy(AtDevice(mem), AtHost(literal.bytes().data()),
                            literal.bytes().size())
                     .ok());
+    EXPECT_TRUE(stream_->Sync().ok());  // the literal may go when we return
     return AtDevice(mem);
   }
 

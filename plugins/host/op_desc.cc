@@ -16,11 +16,11 @@ weft_tensor MakeTensor(uint32_t dtype, const std::vector<int64_t>& dims,
   t.dtype = dtype;
   t.rank = static_cast<uint32_t>(dims.size());
   t.flags = flags;
-  int64_t dense = 1;
+  uint64_t dense = 1;  // wraps around: refusing such dims is the plugin's part
   for (size_t i = dims.size(); i-- > 0;) {
     t.dims[i] = dims[i];
-    t.strides[i] = strides.empty() ? dense : strides[i];
-    dense *= dims[i];
+    t.strides[i] = strides.empty() ? static_cast<int64_t>(dense) : strides[i];
+    dense *= static_cast<uint64_t>(dims[i]);
   }
   return t;
 }
