@@ -1,12 +1,16 @@
 #include "compiler/transforms/pool_first.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "compiler/transforms/testing.h"
 #include "gtest/gtest.h"
 
 namespace weft {
 namespace {
 
-constexpr char kInput[] = "%x = weft.Input() {dtype: f32, shape: [2,3,7,8]}\n";
+constexpr char kInput[] =
+    "%x = weft.Input() {dtype: f32, shape: [2, 3, 7, 8]}\n";
 
 TEST(PoolFirstTest, ChangesPlaces) {
   PassRun run = RunPass("pool_first", std::string(kInput) + R"(
@@ -14,13 +18,11 @@ TEST(PoolFirstTest, ChangesPlaces) {
 %p = MaxPool(%r) {kernel_shape: [2,2], strides: [2,2]}
 %o = weft.Output(%p) {name: "y"})");
   EXPECT_TRUE(run.changed);
-  EXPECT_EQ(
-      run.body,
-      std::string(kInput) +
-          R"(%"p/moved" = MaxPool(%x) {kernel_shape: [2,2], strides: [2,2]}
-%"r/moved" = Relu(%"p/moved")
-%o = weft.Output(%"r/moved") {name: "y"}
-)");
+  EXPECT_EQ(run.body, absl::StrCat(kInput, R"(%p/moved = MaxPool(%x) )",
+                                   R"({kernel_shape: [2, 2], strides: [2, 2]}
+%r/moved = Relu(%p/moved)
+%o = weft.Output(%r/moved) {name: "y"}
+)"));
 }
 
 TEST(PoolFirstTest, KeepsResults) {
