@@ -1,6 +1,7 @@
 // The same jobs on a device whose memory no host pointer reaches: what works
 // there touches device memory only through the plugin.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "core/base/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "plugins/host/test_plugins.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "tests/e2e/harness.h"
 #include "tools/weft/prepare.h"
@@ -110,6 +112,31 @@ TEST(DevicesTest, PrimitivesAgreeWithinATolerance) {
     }
     EXPECT_NEAR(sim->eval.loss, cpu->eval.loss, 10 * variant.tolerance);
   }
+}
+
+// What docs/plugins.md promises a vendor.
+TEST(DevicesTest, AVendorsSmallDeviceTrains) {
+  const Variant& variant = Variants()[0];
+  TestJob job = MakeJob(variant);
+  absl::StatusOr<TrainResult> cpu = job.Train(With(variant, "cpu"));
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  absl::StatusOr<TrainResult> acme = job.Train(With(variant, "acme"));
+  ASSERT_TRUE(acme.ok()) << acme.status();
+  EXPECT_GT(acme->device_bytes.at("acme:0"), 0u);
+  auto got = StateOf(acme->run_directory);
+  for (const auto& [name, bytes] : StateOf(cpu->run_directory)) {
+    ASSERT_EQ(got.count(name), 1u) << name;
+    EXPECT_LE(LargestDifference(bytes, got[name]), variant.tolerance) << name;
+  }
+
+  int lines = 0;
+  for (const char* file : {"acme.cc", "BUILD.bazel"}) {
+    const std::string text =
+        ReadText(RunfilePath(absl::StrCat("examples/vendor_device/", file)));
+    lines += static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+  }
+  EXPECT_GT(lines, 50);
+  EXPECT_LE(lines, 250);
 }
 
 TEST(DevicesTest, SlowWorkGivesTheSameBits) {
