@@ -33,6 +33,67 @@ absl::Status Executor::RunOther(const TaskRecord& record,
   return RunHost(record, effects, step);
 }
 
+absl::Status Executor::RunObserved(const actor::Effects& effects, uint64_t step,
+                                   LaunchObserver* observer) {
+  const TaskRecord& r = records_[effects.actor()];
+  auto after = [&](const Launch& launch) {
+    observer->Launched(static_cast<uint32_t>(&launch - launches_.data()));
+  };
+  switch (r.mode) {
+    case TaskRecord::Mode::kNothing:
+      return absl::OkStatus();
+    case TaskRecord::Mode::kLaunch:
+      return RunLaunches(r, r.first, r.count, effects, step, after);
+    case TaskRecord::Mode::kPhased: {
+      const Phase& phase = phases_[r.first + effects.phase()];
+      return RunLaunches(r, phase.first, phase.count, effects, step, after);
+    }
+    case TaskRecord::Mode::kSource:
+    case TaskRecord::Mode::kSink:
+      break;
+  }
+  absl::Status status = RunHost(r, effects, step);
+  observer->Launched(static_cast<uint32_t>(launches_.size()) + effects.actor());
+  return status;
+}
+
+std::vector<LaunchInfo> Executor::DescribeLaunches() const {
+  // Launches first, then the readers and consumers, by actor.
+  std::vector<LaunchInfo> infos(launches_.size() + records_.size());
+  auto describe = [&](const TaskRecord& r, uint32_t first, uint32_t count) {
+    for (uint32_t i = first; i < first + count; ++i) {
+      const bool kernel = launches_[i].kernel != nullptr;
+      infos[i].task = r.task;
+      infos[i].op = kernel ? static_cast<int32_t>(launches_[i].op) : -1;
+      infos[i].bytes = kernel ? 0 : 2 * launches_[i].bytes;
+    }
+  };
+  for (size_t a = 0; a < records_.size(); ++a) {
+    const TaskRecord& r = records_[a];
+    LaunchInfo& host = infos[launches_.size() + a];
+    host.task = r.task;
+    switch (r.mode) {
+      case TaskRecord::Mode::kNothing:
+        break;
+      case TaskRecord::Mode::kLaunch:
+        describe(r, r.first, r.count);
+        break;
+      case TaskRecord::Mode::kPhased:
+        for (uint32_t p = r.first; p < r.first + r.count; ++p) {
+          describe(r, phases_[p].first, phases_[p].count);
+        }
+        break;
+      case TaskRecord::Mode::kSource:
+      case TaskRecord::Mode::kSink:
+        for (uint32_t i = r.first; i < r.first + r.count; ++i) {
+          host.bytes += slots_[i].tensor.bytes;
+        }
+        break;
+    }
+  }
+  return infos;
+}
+
 absl::Status Executor::RunHost(const TaskRecord& record,
                                const actor::Effects& effects, uint64_t step) {
   const bool source = record.mode == TaskRecord::Mode::kSource;

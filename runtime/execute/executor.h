@@ -84,6 +84,24 @@ struct TaskRecord {
   SinkConsumer* consumer = nullptr;
 };
 
+// What one launch is, or the call of a reader or consumer, for those who
+// measure it.
+struct LaunchInfo {
+  uint32_t task = 0;   // in the plan
+  int32_t op = -1;     // of the task; -1: a copy, a reader or a consumer
+  uint64_t bytes = 0;  // where op is -1: read and written together
+};
+
+// Is told of each launch of an act when its call has returned.
+class LaunchObserver {
+ public:
+  // `launch`: its number in Executor::DescribeLaunches().
+  virtual void Launched(uint32_t launch) = 0;
+
+ protected:
+  ~LaunchObserver() = default;
+};
+
 class Executor {
  public:
   struct Environment {
@@ -119,6 +137,13 @@ class Executor {
     return RunOther(r, effects, step);
   }
 
+  // The same, launch by launch. Readers and consumers count as one launch.
+  absl::Status RunObserved(const actor::Effects& effects, uint64_t step,
+                           LaunchObserver* observer);
+
+  // Everything that RunObserved tells of, by its number. For set-up.
+  std::vector<LaunchInfo> DescribeLaunches() const;
+
   // "node 'fc1' (task 12, device cpu:0, step 3, act 1)", for errors.
   std::string Describe(const TaskRecord& record, uint32_t op, uint64_t step,
                        uint32_t phase) const;
@@ -127,9 +152,14 @@ class Executor {
   friend class ExecutorBuilder;
   Executor() = default;
 
+  struct NotObserved {
+    void operator()(const Launch&) const {}
+  };
+
+  template <typename After = NotObserved>
   absl::Status RunLaunches(const TaskRecord& record, uint32_t first,
                            uint32_t count, const actor::Effects& effects,
-                           uint64_t step) {
+                           uint64_t step, const After& after = After()) {
     const Launch* launch = launches_.data() + first;
     for (const Launch* end = launch + count; launch != end; ++launch) {
       if (launch->num_moves != 0 && !MoveOperands(*launch, effects)) {
@@ -144,6 +174,7 @@ class Executor {
       if (ABSL_PREDICT_FALSE(!status.ok())) {
         return Failed(status, record, *launch, effects, step);
       }
+      after(*launch);
     }
     return absl::OkStatus();
   }

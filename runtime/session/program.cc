@@ -99,16 +99,18 @@ absl::Status Program::MakeWorkers(const Resources& resources) {
     traces_ = resources.trace->AddProgram(*plan_);
   }
   traces_.resize(count, nullptr);
+  if (resources.profile != nullptr && profiles_.empty()) {
+    profiles_ = resources.profile->AddProgram(*plan_);
+  }
+  profiles_.resize(count, nullptr);
   for (uint32_t w = 0; w < count; ++w) {
-    WEFT_RETURN_IF_ERROR(
-        MakeWorker(w, std::move(tables[w]), resources, traces_[w]));
+    WEFT_RETURN_IF_ERROR(MakeWorker(w, std::move(tables[w]), resources));
   }
   return absl::OkStatus();
 }
 
 absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
-                                 const Resources& resources,
-                                 WorkerTrace* trace) {
+                                 const Resources& resources) {
   Executor::Environment environment;
   environment.plan = plan_.get();
   environment.memory = memory_;
@@ -144,7 +146,8 @@ absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
   config.spin_ns = resources.spin_ns;
   config.wake_periods = resources.wake_periods;
   config.drain_ns = resources.drain_ns;
-  config.trace = trace;
+  config.trace = traces_[number];
+  config.profile = profiles_[number];
   executors_.push_back(std::move(executor));
   workers_.push_back(std::make_unique<Worker>(config, std::move(table)));
   return absl::OkStatus();

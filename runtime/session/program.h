@@ -23,6 +23,7 @@
 #include "runtime/bus/mailbox.h"
 #include "runtime/execute/bindings.h"
 #include "runtime/execute/executor.h"
+#include "runtime/observe/profile.h"
 #include "runtime/observe/trace.h"
 #include "runtime/registers/memory.h"
 #include "runtime/worker/worker.h"
@@ -53,6 +54,7 @@ class Program {
     uint64_t wake_periods = 0;
     uint64_t drain_ns = 0;
     TraceLog* trace = nullptr;
+    ProfileLog* profile = nullptr;
   };
 
   // `first_index`: ActorId::index() of the plan's task 0.
@@ -83,7 +85,7 @@ class Program {
   absl::Status OpenKernels(const ProgramMemory& memory);
   absl::Status MakeWorkers(const Resources& resources);
   absl::Status MakeWorker(uint32_t number, actor::ActorTable table,
-                          const Resources& resources, WorkerTrace* trace);
+                          const Resources& resources);
 
   std::unique_ptr<plan::Plan> plan_;
   std::unique_ptr<plan::PlanView> view_;
@@ -95,6 +97,7 @@ class Program {
   std::vector<Port> ports_;
   std::unique_ptr<Mailbox<actor::Message>> control_box_;
   std::vector<WorkerTrace*> traces_;  // by worker; null: not traced
+  std::vector<WorkerProfile*> profiles_;
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

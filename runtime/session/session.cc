@@ -85,6 +85,7 @@ absl::Status Session::Impl::Prepare() {
   resources.wake_periods = options.periods_in_flight / 2 + 1;
   resources.drain_ns = options.drain_ns;
   resources.trace = options.trace;
+  resources.profile = options.profile;
   for (auto& [name, program] : programs) {
     WEFT_RETURN_IF_ERROR(program->Prepare(resources));
   }

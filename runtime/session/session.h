@@ -53,6 +53,7 @@
 
 namespace weft::runtime {
 
+class ProfileLog;
 class TraceLog;
 
 struct SessionOptions {
@@ -78,6 +79,8 @@ struct SessionOptions {
   uint64_t sync_ns = Stream::kLongWaitNs;
   // Records acts where set. Borrowed.
   TraceLog* trace = nullptr;
+  // Adds up the time of one program's launches where set. Borrowed.
+  ProfileLog* profile = nullptr;
 };
 
 // Where a named state lies and what it is.

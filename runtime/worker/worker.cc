@@ -53,6 +53,14 @@ Worker::Worker(const Config& config, actor::ActorTable table)
     }
     async_of_stream_.push_back(async);
   }
+  if (config_.profile != nullptr) {
+    std::vector<ProfileSlot> slots;
+    for (const LaunchInfo& info : executor_.DescribeLaunches()) {
+      slots.push_back({info.task, info.op, info.bytes});
+    }
+    config_.profile->SetSlots(std::move(slots));
+    data_task_ = DataTasks(plan);
+  }
 }
 
 void Worker::Begin(uint64_t first_step) {
@@ -60,9 +68,14 @@ void Worker::Begin(uint64_t first_step) {
   first_period_ = table_.periods_finished();
   finished_ = first_period_;
   leaving_ = Leaving::kNo;
+  const bool profiled =
+      config_.profile != nullptr && config_.profile->recording();
+  profile_ = profiled ? config_.profile : nullptr;
+  observed_ = profiled || config_.trace != nullptr;
 }
 
 void Worker::Run() {
+  const uint64_t begin_ns = profile_ != nullptr ? NowNs() : 0;
   while (true) {
     while (!local_.empty()) Deliver(local_.Pop());
     if (Poll()) {
@@ -71,7 +84,11 @@ void Worker::Run() {
     }
     if (leaving_ == Leaving::kAbort) break;
     if (leaving_ == Leaving::kStop && !Outstanding()) break;
-    Wait();
+    if (ABSL_PREDICT_FALSE(profile_ != nullptr)) {
+      WaitObserved();
+    } else {
+      Wait();
+    }
   }
   if (leaving_ == Leaving::kAbort) {
     undrained_ = DrainStreams(NowNs() + config_.drain_ns);
@@ -81,6 +98,7 @@ void Worker::Run() {
                   absl::StrCat("worker ", config_.number, " stopped with ",
                                table_.credits_out(), " copies away"));
   }
+  if (profile_ != nullptr) profile_->AddRun(NowNs() - begin_ns);
   Report(MessageKind::kStop, finished_);
 }
 
@@ -118,16 +136,8 @@ bool Worker::Execute(uint32_t i, const TaskRecord& record) {
   const uint64_t step = StepOf(effects_.period());
   current_.store(i, std::memory_order_relaxed);
   absl::Status status;
-  if (ABSL_PREDICT_FALSE(config_.trace != nullptr) &&
-      config_.trace->Wants(step)) {
-    ActRecord trace;
-    trace.begin_ns = NowNs();
-    status = executor_.Run(effects_, step);
-    trace.end_ns = NowNs();
-    trace.act = effects_.act();
-    trace.task = record.task;
-    trace.step = static_cast<uint32_t>(step);
-    config_.trace->Add(trace);
+  if (ABSL_PREDICT_FALSE(observed_)) {
+    status = RunObserved(record, step);
   } else {
     status = executor_.Run(effects_, step);
   }
@@ -139,7 +149,8 @@ bool Worker::Execute(uint32_t i, const TaskRecord& record) {
   }
   AsyncStream* async = async_of_stream_[record.stream];
   if (async != nullptr) {
-    async->dirty = true;
+    // A profile has marked each launch already.
+    if (profile_ == nullptr) async->dirty = true;
     async->last_actor = i;
   }
   return true;
@@ -250,7 +261,7 @@ bool Worker::Poll() {
 bool Worker::PollStreams() {
   bool any = false;
   for (auto& async : async_) {
-    if (!async->held.empty() && PollStream(async.get())) any = true;
+    if (async->awaited() && PollStream(async.get())) any = true;
   }
   return any;
 }
@@ -261,11 +272,14 @@ bool Worker::PollStream(AsyncStream* async) {
   if (!status.ok()) {
     if (leaving_ == Leaving::kAbort) return false;
     Fail(Annotate(status,
-                  DescribeActor(async->held.Front().actor, "at or after")));
+                  DescribeActor(async->held.empty() ? async->last_actor
+                                                    : async->held.Front().actor,
+                                "at or after")));
     return true;
   }
   if (done <= async->done) return false;
   async->done = done;
+  if (!async->timed.empty()) TakeTimes(async);
   bool any = false;
   while (!async->held.empty() && async->held.Front().tick <= done) {
     Release(async->held.Pop());
@@ -276,7 +290,7 @@ bool Worker::PollStream(AsyncStream* async) {
 
 bool Worker::Outstanding() const {
   for (const auto& async : async_) {
-    if (!async->held.empty()) return true;
+    if (async->awaited()) return true;
   }
   return false;
 }
@@ -318,12 +332,13 @@ void Worker::Wait() {
 uint64_t Worker::SleepTime() {
   uint64_t time = kIdleSleepNs;
   for (auto& async : async_) {
-    if (async->held.empty() || async->stream->notifies()) continue;
+    if (!async->awaited() || async->stream->notifies()) continue;
     if (Armed(async.get())) {
       // The signal comes when all is done. A tick before that may be awaited.
-      if (async->held.Front().tick == async->marked && !async->dirty) continue;
+      if (async->first_tick() == async->marked && !async->dirty) continue;
     }
-    time = nap_ns_;
+    // Times are as good as the looks at the device are frequent.
+    time = profile_ != nullptr ? kFirstNapNs : nap_ns_;
   }
   if (time != kIdleSleepNs) nap_ns_ = std::min(2 * nap_ns_, kLongestNapNs);
   return time;

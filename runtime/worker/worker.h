@@ -31,8 +31,10 @@
 #ifndef WEFT_RUNTIME_WORKER_WORKER_H_
 #define WEFT_RUNTIME_WORKER_WORKER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,6 +48,7 @@
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/mailbox.h"
 #include "runtime/execute/executor.h"
+#include "runtime/observe/profile.h"
 #include "runtime/observe/trace.h"
 
 namespace weft::runtime {
@@ -79,6 +82,7 @@ class Worker {
     uint64_t wake_periods = ~uint64_t{0};
     uint64_t drain_ns = 0;
     WorkerTrace* trace = nullptr;
+    WorkerProfile* profile = nullptr;
   };
 
   Worker(const Config& config, actor::ActorTable table);
@@ -113,6 +117,12 @@ class Worker {
     uint32_t actor = 0;  // whose act the message belongs to
     actor::Message message;
   };
+  // A launch whose end is wanted by the profile.
+  struct Timed {
+    uint64_t tick = 0;
+    uint64_t submitted_ns = 0;
+    uint32_t launch = 0;
+  };
   // A stream whose device works on after a call has returned.
   struct AsyncStream {
     AsyncStream(Stream* s, std::string n, uint64_t bound)
@@ -125,7 +135,18 @@ class Worker {
     bool dirty = false;      // work was submitted since `marked`
     uint32_t last_actor = 0;
     Ring<Held> held;
+    // Empty but while a profile is recorded.
+    std::deque<Timed> timed;
+    uint64_t free_ns = 0;  // when its last timed work was seen done
+    bool awaited() const { return !held.empty() || !timed.empty(); }
+    // The first tick that something waits for. Pre-condition: awaited().
+    uint64_t first_tick() const {
+      if (timed.empty()) return held.Front().tick;
+      if (held.empty()) return timed.front().tick;
+      return std::min(held.Front().tick, timed.front().tick);
+    }
   };
+  class LaunchTimer;
   enum class Leaving : uint8_t { kNo, kStop, kAbort };
 
   static constexpr uint32_t kPollEvery = 64;
@@ -137,6 +158,7 @@ class Worker {
   void Try(uint32_t actor);
   uint32_t ActOnce(uint32_t actor);
   bool Execute(uint32_t actor, const TaskRecord& record);
+  absl::Status RunObserved(const TaskRecord& record, uint64_t step);
   void SendLate(const TaskRecord& record);
   void Route(const actor::Message& message);
   bool MarkStream(AsyncStream* stream);
@@ -150,6 +172,10 @@ class Worker {
   bool PollStream(AsyncStream* stream);
   bool Outstanding() const;
   void Wait();
+  void WaitObserved();
+  Waiting WhyWaiting() const;
+  void TimeLaunch(AsyncStream* stream, uint32_t launch, uint64_t submitted_ns);
+  void TakeTimes(AsyncStream* stream);
   uint64_t SleepTime();
   bool Armed(AsyncStream* stream);
 
@@ -180,6 +206,10 @@ class Worker {
   uint32_t unpolled_ = 0;
   uint64_t nap_ns_ = kFirstNapNs;
   Leaving leaving_ = Leaving::kNo;
+  // Of this run; null: not recorded.
+  WorkerProfile* profile_ = nullptr;
+  bool observed_ = false;        // traced or profiled
+  std::vector<bool> data_task_;  // with a profile only
   absl::Status failure_;
   std::vector<std::string> undrained_;
   uint64_t refused_ = 0;  // messages of which the table has told

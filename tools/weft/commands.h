@@ -1,6 +1,7 @@
 // The subcommands of weft, by family, each added to a command line.
 //
 //   train, eval                     train_commands.cc
+//   profile                         profile_commands.cc
 //   plan show | check | explain     plan_commands.cc
 //   plugin list, ckpt ls | verify, doctor, env     info_commands.cc
 //
@@ -25,6 +26,7 @@ struct CommandContext {
 };
 
 void AddTrainCommands(CommandLine* line, CommandContext* context);
+void AddProfileCommand(CommandLine* line, CommandContext* context);
 void AddPlanCommands(CommandLine* line, CommandContext* context);
 void AddInfoCommands(CommandLine* line, CommandContext* context);
 

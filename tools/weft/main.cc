@@ -55,3 +55,4 @@ int main(int argc, char** argv) {
   }
   return code;
 }
+  weft::AddProfileCommand(&line, &context);

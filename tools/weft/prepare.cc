@@ -115,6 +115,13 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
   if (host <= limit.bytes) return absl::OkStatus();
   return MakeError(
       ErrorCode::kOutOfMemory,
+std::vector<std::string> TrainingMetrics(const job::Job& job) {
+  std::vector<std::string> names = {"loss", "weight", "correct",
+                                    "learning_rate"};
+  if (job.optimizer().clip_norm() > 0) names.push_back("grad_norm");
+  return names;
+}
+
       absl::StrCat(devices[0]->Name(), ": the plan and buffers take ", host,
                    " bytes, ", limit.name, " leaves ", limit.bytes));
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/proto/job.pb.h"
@@ -34,6 +35,9 @@ struct Prepared {
 
   double EpochOf(uint64_t step) const;
 };
+
+// The names of the training program's sinks, one number a step each.
+std::vector<std::string> TrainingMetrics(const job::Job& job);
 
 // Reads the job file of `options`, or the resolved job of the run to resume.
 absl::StatusOr<job::Job> ReadJob(const TrainOptions& options);

@@ -48,6 +48,8 @@ struct TrainFlags {
   uint64_t launch_order_seed = 0;
   bool json = false;
   bool quiet = false;
+constexpr uint64_t kProfileRows = 25;
+
 };
 
 void AddJobFlags(Command* command, TrainFlags* flags) {
@@ -56,6 +58,7 @@ void AddJobFlags(Command* command, TrainFlags* flags) {
                   "--set optimizer.sgd.momentum=0.5; may be repeated");
   command->Flag("--json", &flags->json, "prints the result as JSON");
 }
+  bool profile = false;
 
 TrainOptions MakeOptions(const CommandContext& context,
                          const TrainFlags& flags) {
@@ -82,6 +85,7 @@ void PrintTrain(const TrainResult& result, bool json) {
         {"steps", result.steps},
         {"stopped", result.stopped},
         {"loss", result.final_loss},
+  if (flags.profile) options.profile = ProfileWindow{};
         {"first_step_seconds", result.first_step_seconds},
         {"inflate_seconds", result.inflate_seconds},
         {"device_bytes", result.device_bytes}};
@@ -101,9 +105,18 @@ void PrintTrain(const TrainResult& result, bool json) {
   } else {
     std::printf("loss %.6f\n", result.final_loss);
   }
+    if (result.profile.has_value()) {
+      out["profile"] = nlohmann::ordered_json::parse(
+          runtime::ProfileJson(*result.profile), nullptr,
+          /*allow_exceptions=*/false);
+    }
 }
 
 absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
+  if (result.profile.has_value()) {
+    std::printf("%s\n",
+                runtime::ProfileText(*result.profile, kProfileRows).c_str());
+  }
   if (flags.job.empty() && flags.resume.empty()) {
     return MakeError(ErrorCode::kBadValue,
                      "train needs a job file, or --resume (see --help)");
@@ -175,3 +188,6 @@ void AddTrainCommands(CommandLine* line, CommandContext* context) {
 }
 
 }  // namespace weft
+  train->Flag("--profile", &flags->profile,
+              "says where the time of 50 steps went, after 5 others; also in "
+              "profile.json of the run (see weft profile)");

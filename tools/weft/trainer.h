@@ -22,6 +22,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +33,16 @@
 #include "core/base/env.h"
 #include "core/base/os.h"
 #include "plugins/host/plugin.h"
+#include "runtime/observe/profile_report.h"
 #include "runtime/session/session.h"
 
 namespace weft {
+
+// Which steps a profile records: `steps` of them after `warm_up` others.
+struct ProfileWindow {
+  uint64_t warm_up = 5;
+  uint64_t steps = 50;
+};
 
 struct TrainOptions {
   std::string job_path;           // empty with `resume`: the run's own job
@@ -43,7 +52,11 @@ struct TrainOptions {
   LoadOptions plugins;
   Environment env;
   PipelineOptions dumps;
-  uint64_t launch_order_seed = 0;  // CompileOptions
+  uint64_t launch_order_seed = 0;        // CompileOptions
+  std::optional<ProfileWindow> profile;  // Train: recorded on the way
+  // Prepare: whether a job that does not fit in memory is refused. Off for who
+  // only looks at plans.
+  bool check_memory = true;
   bool progress = true;
   std::FILE* talk = stderr;  // where a run says what it does
   int64_t started_ns = 0;    // RealClock at the program's start; 0: not timed
@@ -69,6 +82,8 @@ struct TrainResult {
   double first_step_seconds = 0;  // from the start of the program
   double inflate_seconds = 0;     // of that, reading and inflating data
   std::map<std::string, uint64_t> device_bytes;  // allocated, by device
+  // Of options.profile, unless the run was stopped before.
+  std::optional<runtime::ProfileReport> profile;
 };
 
 absl::StatusOr<TrainResult> Train(const TrainOptions& options);
@@ -76,6 +91,12 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options);
 // Evaluates a checkpoint on the job's evaluation data; makes no run directory.
 // `options.resume` names the checkpoint.
 absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options);
+
+// Trains for the steps of `window` and says where their time went. Makes no run
+// directory and keeps nothing; the job's own number of steps does not matter.
+// kBadValue for a window without steps.
+absl::StatusOr<runtime::ProfileReport> Profile(const TrainOptions& options,
+                                               const ProfileWindow& window);
 
 }  // namespace weft
 

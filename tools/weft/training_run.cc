@@ -112,6 +112,7 @@ absl::Status TrainingRun::ExecuteSteps() {
 
 absl::Status TrainingRun::SavePlan() {
   return plan::SavePlan(*options_.os, directory_.File("plan.pb"),
+  WEFT_RETURN_IF_ERROR(WriteProfile());
                         prepared_->programs.plans.at("train"));
 }
 
@@ -156,6 +157,11 @@ absl::Status TrainingRun::StartSession() {
   WEFT_RETURN_IF_ERROR(LoadPrograms());
   result_.device_bytes = session_->PlannedBytes();
   for (const auto& [device, bytes] : result_.device_bytes) {
+  if (options_.profile.has_value()) {
+    WEFT_ASSIGN_OR_RETURN(profiler_,
+                          Profiler::Create(*prepared_, *options_.profile));
+    session_options.profile = profiler_->log();
+  }
     Talk(absl::StrCat("memory ", device, " ",
                       absl::StrFormat("%.1f", bytes / 1e6), " MB"));
   }
@@ -165,8 +171,7 @@ absl::Status TrainingRun::StartSession() {
 
 absl::Status TrainingRun::LoadPrograms() {
   const std::map<std::string, plan::Plan>& plans = prepared_->programs.plans;
-  train_names_ = {"loss", "weight", "correct", "learning_rate"};
-  if (job_.optimizer().clip_norm() > 0) train_names_.push_back("grad_norm");
+  train_names_ = TrainingMetrics(job_);
   train_sinks_ = std::make_unique<ScalarSinks>(
       train_names_, [this](uint64_t step, const ScalarSinks::Values& values) {
         return OnStep(step, values);
@@ -287,17 +292,25 @@ uint64_t TrainingRun::NextStop() const {
 absl::Status TrainingRun::TrainLoop() {
   uint64_t total = prepared_->total_steps;
   bool terminal = isatty(fileno(options_.talk)) != 0;
+  if (profiler_ != nullptr) {
+    stop = std::min(stop, profiler_->NextStop(first_step_, step_));
+  }
   if (options_.progress) {
     progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
                                            terminal, total, job_.batch_size());
+absl::StatusOr<uint64_t> TrainingRun::RunSteps(uint64_t steps) {
+  if (profiler_ == nullptr) return session_->Run("train", step_, steps);
+  return profiler_->Run(session_.get(), first_step_, step_, steps);
+}
+
   }
   if (step_ == total) Talk("all steps are done already");
   uint64_t every = job_.checkpoint().every_steps();
   while (step_ < total) {
     evaluated_ = false;
     uint64_t stop = NextStop();
-    WEFT_ASSIGN_OR_RETURN(uint64_t done,
-                          session_->Run("train", step_, stop - step_));
+    WEFT_ASSIGN_OR_RETURN(uint64_t done, RunSteps(stop - step_));
+  first_step_ = step_;
     step_ += done;
     result_.steps = step_;
     if (step_ < stop) {
@@ -434,6 +447,21 @@ absl::Status TrainingRun::WriteTrace() {
   WEFT_RETURN_IF_ERROR(
       directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
   Talk(absl::StrCat("trace ", directory_.File(kFile)));
+absl::Status TrainingRun::WriteProfile() {
+  if (profiler_ == nullptr) return absl::OkStatus();
+  if (!profiler_->HasSteps()) {
+    Talk(absl::StrCat("warning: no profile: the run ended before step ",
+                      first_step_ + options_.profile->warm_up));
+    return absl::OkStatus();
+  }
+  constexpr absl::string_view kFile = "profile.json";
+  WEFT_ASSIGN_OR_RETURN(result_.profile, profiler_->Report());
+  WEFT_RETURN_IF_ERROR(directory_.Write(
+      kFile, absl::StrCat(runtime::ProfileJson(*result_.profile), "\n")));
+  Talk(absl::StrCat("profile ", directory_.File(kFile)));
+  return absl::OkStatus();
+}
+
   return absl::OkStatus();
 }
 

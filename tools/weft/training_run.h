@@ -30,6 +30,7 @@
 #include "runtime/observe/trace.h"
 #include "runtime/session/session.h"
 #include "tools/weft/prepare.h"
+#include "tools/weft/profiler.h"
 #include "tools/weft/scalar_sinks.h"
 #include "tools/weft/state_io.h"
 #include "tools/weft/trainer.h"
@@ -75,7 +76,9 @@ class TrainingRun {
   absl::Status TrainLoop();
   absl::Status RunEvaluation();
   absl::Status SaveCheckpoint(bool last);
+  absl::Status WriteProfile();
   absl::Status WriteTrace();
+  absl::StatusOr<uint64_t> RunSteps(uint64_t steps);
   absl::Status OnStep(uint64_t step, const ScalarSinks::Values& values);
   absl::Status OnEvalBatch(const ScalarSinks::Values& values);
   uint64_t NextStop() const;
@@ -96,9 +99,11 @@ class TrainingRun {
   std::unique_ptr<ScalarSinks> eval_sinks_;
   std::vector<std::string> train_names_;
   std::unique_ptr<runtime::TraceLog> trace_;
+  std::unique_ptr<Profiler> profiler_;  // null: not asked for
   std::unique_ptr<observe::Progress> progress_;
   std::unique_ptr<runtime::Session> session_;
-  uint64_t step_ = 0;  // updates done, at rest
+  uint64_t step_ = 0;        // updates done, at rest
+  uint64_t first_step_ = 0;  // of this run, which may go on with another
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t saved_step_ = kNever;  // of the last good checkpoint
   absl::Status save_error_;       // of the last save, where it failed
