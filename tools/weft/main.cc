@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
       "checkpoint's, 7 that of a loss that is not finite, 138 a lost peer's, 1 "
       "any other's.");
   weft::AddTrainCommands(&line, &context);
+  weft::AddProfileCommand(&line, &context);
   weft::AddPlanCommands(&line, &context);
   weft::AddInfoCommands(&line, &context);
   int code = line.Main(argc, argv);
@@ -55,4 +56,3 @@ int main(int argc, char** argv) {
   }
   return code;
 }
-  weft::AddProfileCommand(&line, &context);

@@ -115,13 +115,6 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
   if (host <= limit.bytes) return absl::OkStatus();
   return MakeError(
       ErrorCode::kOutOfMemory,
-std::vector<std::string> TrainingMetrics(const job::Job& job) {
-  std::vector<std::string> names = {"loss", "weight", "correct",
-                                    "learning_rate"};
-  if (job.optimizer().clip_norm() > 0) names.push_back("grad_norm");
-  return names;
-}
-
       absl::StrCat(devices[0]->Name(), ": the plan and buffers take ", host,
                    " bytes, ", limit.name, " leaves ", limit.bytes));
 }
@@ -131,6 +124,13 @@ std::vector<std::string> TrainingMetrics(const job::Job& job) {
 double Prepared::EpochOf(uint64_t step) const {
   return static_cast<double>(step) * job.batch_size() /
          static_cast<double>(train_data.samples);
+}
+
+std::vector<std::string> TrainingMetrics(const job::Job& job) {
+  std::vector<std::string> names = {"loss", "weight", "correct",
+                                    "learning_rate"};
+  if (job.optimizer().clip_norm() > 0) names.push_back("grad_norm");
+  return names;
 }
 
 absl::StatusOr<job::Job> ReadJob(const TrainOptions& options) {

@@ -38,6 +38,8 @@ std::string Text(const nlohmann::ordered_json& json) {
                    nlohmann::ordered_json::error_handler_t::replace);
 }
 
+constexpr uint64_t kProfileRows = 25;
+
 struct TrainFlags {
   std::string job;
   std::vector<std::string> sets;
@@ -46,10 +48,9 @@ struct TrainFlags {
   std::string dump_to;
   std::string dump_passes = ".*";
   uint64_t launch_order_seed = 0;
+  bool profile = false;
   bool json = false;
   bool quiet = false;
-constexpr uint64_t kProfileRows = 25;
-
 };
 
 void AddJobFlags(Command* command, TrainFlags* flags) {
@@ -58,7 +59,6 @@ void AddJobFlags(Command* command, TrainFlags* flags) {
                   "--set optimizer.sgd.momentum=0.5; may be repeated");
   command->Flag("--json", &flags->json, "prints the result as JSON");
 }
-  bool profile = false;
 
 TrainOptions MakeOptions(const CommandContext& context,
                          const TrainFlags& flags) {
@@ -73,6 +73,7 @@ TrainOptions MakeOptions(const CommandContext& context,
   options.dumps.dump_passes = flags.dump_passes;
   options.launch_order_seed = flags.launch_order_seed;
   options.sets = flags.sets;
+  if (flags.profile) options.profile = ProfileWindow{};
   options.progress = !flags.quiet;
   return options;
 }
@@ -85,7 +86,6 @@ void PrintTrain(const TrainResult& result, bool json) {
         {"steps", result.steps},
         {"stopped", result.stopped},
         {"loss", result.final_loss},
-  if (flags.profile) options.profile = ProfileWindow{};
         {"first_step_seconds", result.first_step_seconds},
         {"inflate_seconds", result.inflate_seconds},
         {"device_bytes", result.device_bytes}};
@@ -93,8 +93,17 @@ void PrintTrain(const TrainResult& result, bool json) {
       out["eval_loss"] = result.eval.loss;
       out["eval_accuracy"] = result.eval.accuracy;
     }
+    if (result.profile.has_value()) {
+      out["profile"] = nlohmann::ordered_json::parse(
+          runtime::ProfileJson(*result.profile), nullptr,
+          /*allow_exceptions=*/false);
+    }
     std::printf("%s\n", Text(out).c_str());
     return;
+  }
+  if (result.profile.has_value()) {
+    std::printf("%s\n",
+                runtime::ProfileText(*result.profile, kProfileRows).c_str());
   }
   if (result.stopped) {
     std::printf("stopped at step %llu; go on with: weft train --resume %s\n",
@@ -105,18 +114,9 @@ void PrintTrain(const TrainResult& result, bool json) {
   } else {
     std::printf("loss %.6f\n", result.final_loss);
   }
-    if (result.profile.has_value()) {
-      out["profile"] = nlohmann::ordered_json::parse(
-          runtime::ProfileJson(*result.profile), nullptr,
-          /*allow_exceptions=*/false);
-    }
 }
 
 absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
-  if (result.profile.has_value()) {
-    std::printf("%s\n",
-                runtime::ProfileText(*result.profile, kProfileRows).c_str());
-  }
   if (flags.job.empty() && flags.resume.empty()) {
     return MakeError(ErrorCode::kBadValue,
                      "train needs a job file, or --resume (see --help)");
@@ -172,6 +172,9 @@ void AddTrainCommands(CommandLine* line, CommandContext* context) {
   train->Option("--launch-order-seed", &flags->launch_order_seed,
                 "another legal launch order of the same work; results are the "
                 "same bits");
+  train->Flag("--profile", &flags->profile,
+              "says where the time of 50 steps went, after 5 others; also in "
+              "profile.json of the run (see weft profile)");
   train->Flag("--quiet", &flags->quiet, "no progress line");
   train->Run([context, flags] { return RunTrain(context, *flags); });
 
@@ -188,6 +191,3 @@ void AddTrainCommands(CommandLine* line, CommandContext* context) {
 }
 
 }  // namespace weft
-  train->Flag("--profile", &flags->profile,
-              "says where the time of 50 steps went, after 5 others; also in "
-              "profile.json of the run (see weft profile)");

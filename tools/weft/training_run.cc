@@ -107,12 +107,12 @@ absl::Status TrainingRun::ExecuteSteps() {
     evaluated_ = absl::StrContains(metrics_->last_kept(), kEvalLoss);
   }
   WEFT_RETURN_IF_ERROR(TrainLoop());
+  WEFT_RETURN_IF_ERROR(WriteProfile());
   return WriteTrace();
 }
 
 absl::Status TrainingRun::SavePlan() {
   return plan::SavePlan(*options_.os, directory_.File("plan.pb"),
-  WEFT_RETURN_IF_ERROR(WriteProfile());
                         prepared_->programs.plans.at("train"));
 }
 
@@ -152,16 +152,16 @@ absl::Status TrainingRun::StartSession() {
     trace_ = std::make_unique<runtime::TraceLog>(trace);
     session_options.trace = trace_.get();
   }
-  WEFT_ASSIGN_OR_RETURN(session_, Session::Create(prepared_->devices.pointers(),
-                                                  session_options));
-  WEFT_RETURN_IF_ERROR(LoadPrograms());
-  result_.device_bytes = session_->PlannedBytes();
-  for (const auto& [device, bytes] : result_.device_bytes) {
   if (options_.profile.has_value()) {
     WEFT_ASSIGN_OR_RETURN(profiler_,
                           Profiler::Create(*prepared_, *options_.profile));
     session_options.profile = profiler_->log();
   }
+  WEFT_ASSIGN_OR_RETURN(session_, Session::Create(prepared_->devices.pointers(),
+                                                  session_options));
+  WEFT_RETURN_IF_ERROR(LoadPrograms());
+  result_.device_bytes = session_->PlannedBytes();
+  for (const auto& [device, bytes] : result_.device_bytes) {
     Talk(absl::StrCat("memory ", device, " ",
                       absl::StrFormat("%.1f", bytes / 1e6), " MB"));
   }
@@ -286,31 +286,31 @@ uint64_t TrainingRun::NextStop() const {
   uint64_t stop = prepared_->total_steps;
   uint64_t every = job_.checkpoint().every_steps();
   if (every != 0) stop = std::min(stop, (step_ / every + 1) * every);
-  return std::min(stop, NextEvalStep(step_));
-}
-
-absl::Status TrainingRun::TrainLoop() {
-  uint64_t total = prepared_->total_steps;
-  bool terminal = isatty(fileno(options_.talk)) != 0;
   if (profiler_ != nullptr) {
     stop = std::min(stop, profiler_->NextStop(first_step_, step_));
   }
-  if (options_.progress) {
-    progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
-                                           terminal, total, job_.batch_size());
+  return std::min(stop, NextEvalStep(step_));
+}
+
 absl::StatusOr<uint64_t> TrainingRun::RunSteps(uint64_t steps) {
   if (profiler_ == nullptr) return session_->Run("train", step_, steps);
   return profiler_->Run(session_.get(), first_step_, step_, steps);
 }
 
+absl::Status TrainingRun::TrainLoop() {
+  uint64_t total = prepared_->total_steps;
+  bool terminal = isatty(fileno(options_.talk)) != 0;
+  if (options_.progress) {
+    progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
+                                           terminal, total, job_.batch_size());
   }
   if (step_ == total) Talk("all steps are done already");
+  first_step_ = step_;
   uint64_t every = job_.checkpoint().every_steps();
   while (step_ < total) {
     evaluated_ = false;
     uint64_t stop = NextStop();
     WEFT_ASSIGN_OR_RETURN(uint64_t done, RunSteps(stop - step_));
-  first_step_ = step_;
     step_ += done;
     result_.steps = step_;
     if (step_ < stop) {
@@ -441,12 +441,6 @@ absl::Status TrainingRun::SaveCheckpoint(bool last) {
   return absl::OkStatus();
 }
 
-absl::Status TrainingRun::WriteTrace() {
-  if (trace_ == nullptr) return absl::OkStatus();
-  constexpr absl::string_view kFile = "trace/rank_00000.json";
-  WEFT_RETURN_IF_ERROR(
-      directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
-  Talk(absl::StrCat("trace ", directory_.File(kFile)));
 absl::Status TrainingRun::WriteProfile() {
   if (profiler_ == nullptr) return absl::OkStatus();
   if (!profiler_->HasSteps()) {
@@ -462,6 +456,12 @@ absl::Status TrainingRun::WriteProfile() {
   return absl::OkStatus();
 }
 
+absl::Status TrainingRun::WriteTrace() {
+  if (trace_ == nullptr) return absl::OkStatus();
+  constexpr absl::string_view kFile = "trace/rank_00000.json";
+  WEFT_RETURN_IF_ERROR(
+      directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
+  Talk(absl::StrCat("trace ", directory_.File(kFile)));
   return absl::OkStatus();
 }
 
