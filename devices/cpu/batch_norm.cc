@@ -1,12 +1,11 @@
 // Batch normalisation over [N,C,...]: inference, training and gradient. The sum
 // of a channel is a balanced tree over the images of the sums of their planes.
-#include <cmath>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 struct Channels {
@@ -206,4 +205,4 @@ std::unique_ptr<Kernel> MakeBatchNormGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

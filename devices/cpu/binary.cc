@@ -1,8 +1,9 @@
 // Add Sub Mul Div Pow Max Min, on every float and integer type.
+#include "devices/cpu/factories.h"
 #include "devices/cpu/map.h"
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 template <class T, class O>
@@ -52,4 +53,4 @@ std::unique_ptr<Kernel> MakeBinary(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,7 +1,9 @@
 // Cast between any two types.
+#include "devices/cpu/factories.h"
 #include "devices/cpu/map.h"
+#include "devices/cpu/numeric.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 template <class S, class D>
@@ -38,4 +40,4 @@ std::unique_ptr<Kernel> MakeCast(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,10 +1,9 @@
 // Comparisons, logic on bool, and the choice by a bool.
-#include <type_traits>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/map.h"
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 template <class T, class O>
@@ -148,4 +147,4 @@ std::unique_ptr<Kernel> MakeWhere(const Op& op) {
   }
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,16 +1,14 @@
 // Conv and its gradients: oneDNN for f32, in the layouts that it prefers (which
 // costs a reorder of each operand); plain loops for f64 and for empty shapes.
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include "devices/cpu/dnnl_op.h"
+#include "devices/cpu/dnnl_op.h"  // before target.h
+//
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 #include "devices/cpu/window.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 struct ConvShape {
@@ -385,4 +383,4 @@ std::unique_ptr<Kernel> MakeConv(const Op& op) {
   return ViaFloat(op, MakeConvFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

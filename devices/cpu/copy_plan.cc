@@ -1,11 +1,9 @@
 #include "devices/cpu/copy_plan.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "devices/cpu/parallel.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 LoopPlan<2> MakePlan(int rank, const int64_t* dims, const int64_t* src_strides,
@@ -105,4 +103,4 @@ void CopyPlan::Run(void* dst, const void* src) const {
   }
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

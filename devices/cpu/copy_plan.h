@@ -9,11 +9,10 @@
 #ifndef WEFT_DEVICES_CPU_COPY_PLAN_H_
 #define WEFT_DEVICES_CPU_COPY_PLAN_H_
 
-#include <cstdint>
-
 #include "devices/cpu/strided.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 class CopyPlan {
  public:
@@ -37,6 +36,6 @@ class CopyPlan {
   int tiled_dim_ = -1;
 };
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_COPY_PLAN_H_

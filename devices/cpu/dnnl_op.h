@@ -25,6 +25,10 @@
 #ifndef WEFT_DEVICES_CPU_DNNL_OP_H_
 #define WEFT_DEVICES_CPU_DNNL_OP_H_
 
+#ifdef WEFT_DEVICES_CPU_TARGET_H_
+#error "to be included before target.h: see there"
+#endif
+
 #include <cstdint>
 #include <dnnl.hpp>
 #include <functional>

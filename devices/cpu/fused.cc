@@ -7,14 +7,13 @@
 //
 // Operand codes: v < inputs: that input; v >= inputs: the result of instruction
 // v - inputs; v < 0: constants[-1 - v].
-#include <algorithm>
-#include <vector>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/fused_loops.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/strided.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -306,4 +305,4 @@ std::unique_ptr<Kernel> MakeFused(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

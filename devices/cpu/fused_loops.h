@@ -9,12 +9,10 @@
 #ifndef WEFT_DEVICES_CPU_FUSED_LOOPS_H_
 #define WEFT_DEVICES_CPU_FUSED_LOOPS_H_
 
-#include <cstdint>
-#include <type_traits>
-
 #include "devices/cpu/scalar_ops.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 template <class T>
 using Loop = void (*)(T* z, const T* a, const T* b, const T* c, int64_t n);
@@ -142,6 +140,6 @@ Loop<T> FindLoop(int64_t op, int* operands) {
   }
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_FUSED_LOOPS_H_

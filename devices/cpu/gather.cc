@@ -1,11 +1,8 @@
 // Gather, its gradient, and Iota.
-#include <algorithm>
-#include <cstring>
-#include <type_traits>
+#include "devices/cpu/factories.h"
+#include "devices/cpu/numeric.h"
 
-#include "devices/cpu/kernel.h"
-
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // data seen as [outer, axis, inner]; one index for each of `indices`.
@@ -144,4 +141,4 @@ std::unique_ptr<Kernel> MakeIota(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -8,11 +8,9 @@
 #ifndef WEFT_DEVICES_CPU_HALF_H_
 #define WEFT_DEVICES_CPU_HALF_H_
 
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 inline float FloatFromBits(uint32_t bits) {
   float f;
@@ -102,6 +100,6 @@ struct Bfloat {
 
 static_assert(sizeof(Half) == 2 && sizeof(Bfloat) == 2, "storage formats");
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_HALF_H_

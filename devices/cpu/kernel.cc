@@ -1,17 +1,22 @@
 #include "devices/cpu/kernel.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
 namespace weft_cpu {
 namespace {
 
+int64_t ElementSize(uint32_t dtype) {
+  return static_cast<int64_t>(weft_sdk::SizeOf(dtype));
+}
+
 // Copies and checks one operand. False after recording a failure.
 bool ReadTensor(const weft_sdk::Tensor& from, const char* side, int index,
                 Tensor* to, Failure* failure) {
   to->dtype = from.dtype();
   if (!from.present()) return true;
-  if (SizeOf(to->dtype) == 0) {
+  if (ElementSize(to->dtype) == 0) {
     failure->Set(WEFT_UNSUPPORTED, "%s %d: dtype %u", side, index, to->dtype);
     return false;
   }
@@ -40,7 +45,7 @@ bool ReadTensor(const weft_sdk::Tensor& from, const char* side, int index,
     expect *= to->dims[i];
   }
   overflow |= __builtin_mul_overflow(to->dense ? count : last + 1,
-                                     SizeOf(to->dtype), &to->extent);
+                                     ElementSize(to->dtype), &to->extent);
   if (overflow) {
     failure->Set(WEFT_INVALID, "%s %d: too large", side, index);
     return false;
@@ -142,6 +147,13 @@ uint32_t InPlaceMask(const Op& op) {
     }
   }
   return mask;
+}
+
+const KernelEntry* KernelTable::Find(uint32_t op) const {
+  const KernelEntry* row = std::lower_bound(
+      first, last, op,
+      [](const KernelEntry& entry, uint32_t id) { return entry.op < id; });
+  return row != last && row->op == op ? row : nullptr;
 }
 
 }  // namespace weft_cpu

@@ -28,7 +28,6 @@
 #include <utility>
 #include <vector>
 
-#include "devices/cpu/numeric.h"
 #include "plugins/abi/weft_plugin.h"
 #include "plugins/sdk/weft_kernel.hpp"
 
@@ -161,11 +160,10 @@ struct KernelTable {
   const KernelEntry* last;
   const KernelEntry* begin() const { return first; }
   const KernelEntry* end() const { return last; }
-};
-KernelTable AllKernels();
 
-// The row of an op; null where this device has no kernel.
-const KernelEntry* FindKernel(uint32_t op);
+  // The row of an op; null where there is no kernel.
+  const KernelEntry* Find(uint32_t op) const;
+};
 
 // A kernel from a function object void(const Args&).
 template <class F>
@@ -185,6 +183,12 @@ std::unique_ptr<Kernel> MakeKernel(F run, uint32_t in_place = 0,
   return kernel;
 }
 
+// fn(arg, begin, end) for blocks of `block` of [0, n), the last of which may be
+// shorter, on the threads that the host lends. parallel.h has the loops that
+// are made of it.
+void RunBlocks(int64_t n, int64_t block,
+               void (*fn)(void* arg, int64_t begin, int64_t end), void* arg);
+
 // Bit i for each dense operand of output 0's dtype and dims.
 uint32_t InPlaceMask(const Op& op);
 
@@ -196,51 +200,6 @@ inline int64_t Product(const int64_t* dims, int begin, int end) {
   for (int i = begin; i < end; ++i) n *= dims[i];
   return n;
 }
-
-// Factories, one group per file.
-std::unique_ptr<Kernel> MakeBinary(const Op& op);              // binary.cc
-std::unique_ptr<Kernel> MakeCompare(const Op& op);             // compare.cc
-std::unique_ptr<Kernel> MakeLogical(const Op& op);             // compare.cc
-std::unique_ptr<Kernel> MakeNot(const Op& op);                 // compare.cc
-std::unique_ptr<Kernel> MakeWhere(const Op& op);               // compare.cc
-std::unique_ptr<Kernel> MakeUnary(const Op& op);               // unary.cc
-std::unique_ptr<Kernel> MakeCast(const Op& op);                // cast.cc
-std::unique_ptr<Kernel> MakeFused(const Op& op);               // fused.cc
-std::unique_ptr<Kernel> MakeReshape(const Op& op);             // shape.cc
-std::unique_ptr<Kernel> MakeTranspose(const Op& op);           // shape.cc
-std::unique_ptr<Kernel> MakeConcat(const Op& op);              // shape.cc
-std::unique_ptr<Kernel> MakeSplit(const Op& op);               // shape.cc
-std::unique_ptr<Kernel> MakeSlice(const Op& op);               // shape.cc
-std::unique_ptr<Kernel> MakePad(const Op& op);                 // shape.cc
-std::unique_ptr<Kernel> MakeExpand(const Op& op);              // shape.cc
-std::unique_ptr<Kernel> MakeStridedCopy(const Op& op);         // shape.cc
-std::unique_ptr<Kernel> MakeGather(const Op& op);              // gather.cc
-std::unique_ptr<Kernel> MakeGatherGrad(const Op& op);          // gather.cc
-std::unique_ptr<Kernel> MakeIota(const Op& op);                // gather.cc
-std::unique_ptr<Kernel> MakeReduce(const Op& op);              // reduce.cc
-std::unique_ptr<Kernel> MakeArgMax(const Op& op);              // reduce.cc
-std::unique_ptr<Kernel> MakeMatMul(const Op& op);              // matmul.cc
-std::unique_ptr<Kernel> MakeGemm(const Op& op);                // matmul.cc
-std::unique_ptr<Kernel> MakeConv(const Op& op);                // conv.cc
-std::unique_ptr<Kernel> MakeMaxPool(const Op& op);             // pool.cc
-std::unique_ptr<Kernel> MakeMaxPoolGrad(const Op& op);         // pool.cc
-std::unique_ptr<Kernel> MakeAveragePool(const Op& op);         // pool.cc
-std::unique_ptr<Kernel> MakeAveragePoolGrad(const Op& op);     // pool.cc
-std::unique_ptr<Kernel> MakeGlobalAveragePool(const Op& op);   // pool.cc
-std::unique_ptr<Kernel> MakeBatchNormalization(const Op& op);  // batch_norm
-std::unique_ptr<Kernel> MakeBatchNormTraining(const Op& op);   // batch_norm
-std::unique_ptr<Kernel> MakeBatchNormGrad(const Op& op);       // batch_norm
-std::unique_ptr<Kernel> MakeLayerNormalization(const Op& op);  // layer_norm
-std::unique_ptr<Kernel> MakeLayerNormGrad(const Op& op);       // layer_norm
-std::unique_ptr<Kernel> MakeSoftmax(const Op& op);             // softmax.cc
-std::unique_ptr<Kernel> MakeCrossEntropy(const Op& op);        // loss.cc
-std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op);    // loss.cc
-std::unique_ptr<Kernel> MakeRandom(const Op& op);              // random.cc
-std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op);     // random.cc
-std::unique_ptr<Kernel> MakeUpdate(const Op& op);              // update.cc
-std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op);          // training.cc
-std::unique_ptr<Kernel> MakeClipScale(const Op& op);           // training.cc
-std::unique_ptr<Kernel> MakeLearningRate(const Op& op);        // training.cc
 
 }  // namespace weft_cpu
 

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <limits>
+#include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ops/schema.h"
@@ -131,7 +134,12 @@ Device& CpuDevice() {
     absl::StatusOr<const Plugin*> plugin =
         Plugin::Load("cpu", TestLoadOptions({"devices/cpu"}));
     EXPECT_TRUE(plugin.ok()) << plugin.status();
-    absl::StatusOr<std::unique_ptr<Device>> opened = Device::Open(**plugin, 0);
+    Device::Options options;
+    if (const char* isa = std::getenv("CPU_TEST_ISA")) {
+      options.emplace_back("isa", isa);
+    }
+    absl::StatusOr<std::unique_ptr<Device>> opened =
+        Device::Open(**plugin, 0, options);
     EXPECT_TRUE(opened.ok()) << opened.status();
     return opened->release();
   }();
@@ -174,6 +182,46 @@ std::unique_ptr<OpDesc> Describe(const OpCase& c) {
   }
   return desc;
 }
+
+// A number that stands for all results of this process but those of oneDNN's
+// products, printed at its end (isa_test.sh compares it).
+class Digest {
+ public:
+  static Digest& Get() {
+    static Digest digest;
+    return digest;
+  }
+  ~Digest() { std::printf("digest %016llx of %d results\n", hash_, count_); }
+
+  void Add(const OpCase& c, const std::vector<Literal>& results) {
+    if (c.op == "MatMul" || c.op == "Gemm" || absl::StartsWith(c.op, "Conv") ||
+        absl::StartsWith(c.op, "weft.Conv")) {
+      return;
+    }
+    std::lock_guard<std::mutex> lock(mu_);
+    for (const Literal& result : results) {
+      ++count_;
+      if (IsFloat(result.type().dtype)) {
+        for (double x : result.ToDoubles()) Add(x == x ? x : kNan);
+      } else {
+        for (char byte : result.bytes()) Add(byte);
+      }
+    }
+  }
+
+ private:
+  static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+  void Add(double x) {  // FNV-1a, eight bytes at a time
+    unsigned long long bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    hash_ = (hash_ ^ bits) * 0x100000001b3ull;
+  }
+
+  std::mutex mu_;
+  unsigned long long hash_ = 0xcbf29ce484222325ull;
+  int count_ = 0;
+};
 
 absl::StatusOr<std::vector<Literal>> RunOnCpu(const OpCase& c,
                                               const RunOptions& options) {
@@ -239,6 +287,7 @@ absl::StatusOr<std::vector<Literal>> RunOnCpu(const OpCase& c,
         types[i], std::string(reinterpret_cast<const char*>(from.data()),
                               static_cast<size_t>(types[i].num_bytes())));
   }
+  Digest::Get().Add(c, results);
   return results;
 }
 

@@ -1,9 +1,6 @@
-#include <algorithm>
-#include <iterator>
+#include "devices/cpu/factories.h"
 
-#include "devices/cpu/kernel.h"
-
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // Ordered by op.
@@ -99,12 +96,4 @@ constexpr KernelEntry kTable[] = {
 
 KernelTable AllKernels() { return {std::begin(kTable), std::end(kTable)}; }
 
-const KernelEntry* FindKernel(uint32_t op) {
-  const KernelTable all = AllKernels();
-  const KernelEntry* row = std::lower_bound(
-      all.begin(), all.end(), op,
-      [](const KernelEntry& entry, uint32_t id) { return entry.op < id; });
-  return row != all.end() && row->op == op ? row : nullptr;
-}
-
-}  // namespace weft_cpu
+WEFT_CPU_END

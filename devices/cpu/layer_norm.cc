@@ -1,11 +1,10 @@
 // Layer normalisation over the dimensions from `axis` on, and its gradient.
-#include <cmath>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 struct Rows {
@@ -147,4 +146,4 @@ std::unique_ptr<Kernel> MakeLayerNormGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

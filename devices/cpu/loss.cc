@@ -5,13 +5,12 @@
 // dscores = dloss w (p - q). A sample of weight 0 has no part in either,
 // whatever its scores and its label are. Any other label outside of [0, C) ends
 // the launch with WEFT_RANGE before anything is written.
-#include <cmath>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/softmax.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 struct LossShape {
@@ -104,9 +103,9 @@ void RunGrad(const LossShape& s, const Args& a) {
       return;
     }
     const T factor = dloss * weights[i];
-    const T p = std::exp(row[labels[i]]);  // row and result may be one memory
+    const T p = Exp(row[labels[i]]);  // row and result may be one memory
     for (int64_t c = 0; c < s.classes; ++c) {
-      to[c] = factor * (std::exp(row[c]) - each);
+      to[c] = factor * (Exp(row[c]) - each);
     }
     to[labels[i]] = factor * (p - (each + hit));
   };
@@ -162,4 +161,4 @@ std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -10,8 +10,9 @@
 
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/strided.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 template <class Z, class X, class F>
 void Map1(const LoopPlan<2>& plan, Z* z, const X* x, F f,
@@ -60,6 +61,6 @@ void Map2(const LoopPlan<3>& plan, Z* z, const X* x, const X* y, F f,
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_MAP_H_

@@ -1,16 +1,14 @@
 // MatMul and Gemm: oneDNN for f32, plain loops for f64. A large product is cut
 // into blocks of the result, each one oneDNN call in one thread.
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include "devices/cpu/dnnl_op.h"
+#include "devices/cpu/dnnl_op.h"  // before target.h
+//
+#include "devices/cpu/factories.h"
 #include "devices/cpu/map.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // y[b] = alpha * a[b] x b[b] + (what y held, if accumulate), with one matrix of
@@ -368,4 +366,4 @@ std::unique_ptr<Kernel> MakeGemm(const Op& op) {
   return ViaFloat(op, MakeGemmFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -11,17 +11,10 @@
 #ifndef WEFT_DEVICES_CPU_NUMERIC_H_
 #define WEFT_DEVICES_CPU_NUMERIC_H_
 
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <type_traits>
-
 #include "devices/cpu/half.h"
-#include "plugins/abi/weft_plugin.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
-
-class Kernel;
+WEFT_CPU_BEGIN
 
 // bool is stored as one byte, 0 or 1; kernels read any nonzero byte as true.
 struct Bool {
@@ -84,8 +77,7 @@ std::unique_ptr<Kernel> WithNumber(uint32_t dtype, F f) {
 
 // Bytes of an element; 0 for an unknown dtype.
 inline int64_t SizeOf(uint32_t dtype) {
-  constexpr int64_t kSizes[] = {0, 4, 2, 2, 8, 1, 1, 2, 4, 8, 1};
-  return dtype <= WEFT_BOOL ? kSizes[dtype] : 0;
+  return static_cast<int64_t>(weft_sdk::SizeOf(dtype));
 }
 
 inline bool IsFloatType(uint32_t dtype) {
@@ -130,6 +122,6 @@ inline D Convert(S s) {
   }
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_NUMERIC_H_

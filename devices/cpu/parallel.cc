@@ -1,5 +1,6 @@
-#include "devices/cpu/parallel.h"
+#include <algorithm>
 
+#include "devices/cpu/kernel.h"
 #include "plugins/sdk/weft_host.hpp"
 
 namespace weft_cpu {

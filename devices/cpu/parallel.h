@@ -18,11 +18,9 @@
 #ifndef WEFT_DEVICES_CPU_PARALLEL_H_
 #define WEFT_DEVICES_CPU_PARALLEL_H_
 
-#include <algorithm>
-#include <cstdint>
-#include <type_traits>
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 // Cost of one element: a few arithmetic operations, or a call of exp's kind.
 inline constexpr int64_t kPlain = 1;
@@ -31,10 +29,6 @@ inline constexpr int64_t kCostly = 8;
 // Elements of cost 1 in a block, and up to which work is one block.
 inline constexpr int64_t kElementBlock = 16384;
 inline constexpr int64_t kSerialElements = 65536;
-
-// fn(arg, begin, end) for blocks of `block` of [0, n); the last may be shorter.
-void RunBlocks(int64_t n, int64_t block,
-               void (*fn)(void* arg, int64_t begin, int64_t end), void* arg);
 
 template <class F>
 void ParallelBlocks(int64_t n, int64_t block, F&& f) {
@@ -65,6 +59,6 @@ inline int64_t RowBlock(int64_t rows, int64_t elements, int64_t cost) {
   return std::max<int64_t>(kElementBlock / row, 1);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_PARALLEL_H_

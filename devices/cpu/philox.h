@@ -15,11 +15,9 @@
 #ifndef WEFT_DEVICES_CPU_PHILOX_H_
 #define WEFT_DEVICES_CPU_PHILOX_H_
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 // The words behind four neighbouring elements.
 struct RandomBlock {
@@ -94,6 +92,6 @@ class RandomSource {
   uint32_t key_[2];
 };
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_PHILOX_H_

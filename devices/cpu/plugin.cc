@@ -1,10 +1,11 @@
 // The CPU device as a plugin: one device, memory of the host, kernels from the
-// table in kernel_table.cc. See README.md.
+// table of the chosen target (isa.h). See README.md.
 #include <unistd.h>
 
 #include <memory>
 #include <utility>
 
+#include "devices/cpu/isa.h"
 #include "devices/cpu/kernel.h"
 #include "plugins/sdk/weft_plugin.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 std::unique_ptr<Kernel> Make(const weft_sdk::Op& desc, bool* needs_dense) {
   Failure failure;
   Op op(desc, &failure);
-  const KernelEntry* entry = FindKernel(desc.id());
+  const KernelEntry* entry = ChosenIsa().kernels.Find(desc.id());
   std::unique_ptr<Kernel> kernel;
   if (failure.code == WEFT_OK && entry != nullptr) {
     *needs_dense = false;
@@ -71,24 +72,33 @@ class CpuKernel final : public weft_sdk::Kernel {
   std::unique_ptr<weft_cpu::Kernel> kernel_;
 };
 
+class CpuDevice final : public weft_sdk::InlineDevice {
+ public:
+  bool SetOption(std::string_view key, std::string_view value) override {
+    if (key != "isa") return false;
+    ChooseIsa(value);
+    return true;
+  }
+  void Start() override { ChosenIsa(); }  // throws where there is none
+};
+
 struct Cpu {
   static constexpr char kName[] = "cpu";
   static constexpr char kVendor[] = "weft";
   static constexpr char kVersion[] = "1.0";
-  using Device = weft_sdk::InlineDevice;
+  using Device = CpuDevice;
 
   static bool Describe(uint32_t index, weft_device_info* info) {
     if (index > 0) return false;
-    weft_sdk::SetText(info->name, "host processor");
+    weft_sdk::SetText(info->name,
+                      std::string("host processor, ") + DescribeIsa());
     info->memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return true;
   }
 
   static void Register(weft_sdk::Registry* kernels) {
-    for (const KernelEntry& entry : AllKernels()) {
-      kernels->Add<CpuKernel>(entry.op);
-    }
+    for (uint32_t op : SupportedOps()) kernels->Add<CpuKernel>(op);
   }
 };
 

@@ -3,16 +3,13 @@
 // Padding never counts for a maximum, and for an average only with
 // count_include_pad; what a last window of ceil_mode overhangs beyond the
 // padding never counts.
-#include <algorithm>
-#include <cstring>
-#include <vector>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
 #include "devices/cpu/window.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // Where window (oh, ow) meets the image: rows and columns [begin, end), and the
@@ -74,25 +71,56 @@ bool TilesByTwo(const Window& w) {
 }
 
 // Two vectors of neighbouring elements as even and odd ones, and back.
-// Compilers do not find these loops by themselves.
-template <class T>
+// Compilers do not find these loops by themselves. Eight floats at most: rows
+// of images are seldom longer than two vectors of sixteen.
+#if WEFT_CPU_LEVEL >= WEFT_CPU_avx2
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+template <class T, int kWidth = kVectorBytes / sizeof(T)>
 struct Pairs;
-template <>
-struct Pairs<float> {
-  using V = float __attribute__((vector_size(16)));
-  static V Even(V x, V y) { return __builtin_shufflevector(x, y, 0, 2, 4, 6); }
-  static V Odd(V x, V y) { return __builtin_shufflevector(x, y, 1, 3, 5, 7); }
-  static V Low(V x, V y) { return __builtin_shufflevector(x, y, 0, 4, 1, 5); }
-  static V High(V x, V y) { return __builtin_shufflevector(x, y, 2, 6, 3, 7); }
-};
-template <>
-struct Pairs<double> {
-  using V = double __attribute__((vector_size(16)));
+template <class T>
+struct Pairs<T, 2> {
+  typedef T V __attribute__((vector_size(2 * sizeof(T))));
   static V Even(V x, V y) { return __builtin_shufflevector(x, y, 0, 2); }
   static V Odd(V x, V y) { return __builtin_shufflevector(x, y, 1, 3); }
   static V Low(V x, V y) { return __builtin_shufflevector(x, y, 0, 2); }
   static V High(V x, V y) { return __builtin_shufflevector(x, y, 1, 3); }
 };
+template <class T>
+struct Pairs<T, 4> {
+  typedef T V __attribute__((vector_size(4 * sizeof(T))));
+  static V Even(V x, V y) { return __builtin_shufflevector(x, y, 0, 2, 4, 6); }
+  static V Odd(V x, V y) { return __builtin_shufflevector(x, y, 1, 3, 5, 7); }
+  static V Low(V x, V y) { return __builtin_shufflevector(x, y, 0, 4, 1, 5); }
+  static V High(V x, V y) { return __builtin_shufflevector(x, y, 2, 6, 3, 7); }
+};
+template <class T>
+struct Pairs<T, 8> {
+  typedef T V __attribute__((vector_size(8 * sizeof(T))));
+  static V Even(V x, V y) {
+    return __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14);
+  }
+  static V Odd(V x, V y) {
+    return __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15);
+  }
+  static V Low(V x, V y) {
+    return __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11);
+  }
+  static V High(V x, V y) {
+    return __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+};
+
+// f(o) for vectors that cover [0, n), n >= width: the last begins early where
+// the width does not divide n, so that what is written is written twice.
+template <class F>
+void ForEachVector(int64_t n, int64_t width, F f) {
+  int64_t o = 0;
+  for (; o + width <= n; o += width) f(o);
+  if (o < n) f(n - width);
+}
 template <class V, class T>
 V Load(const T* from) {
   V v;
@@ -129,24 +157,31 @@ void Share(V g, V* a, V* b, V* c, V* d) {
   *d = left_below ? zero : down;
 }
 
+// The maxima of neighbouring pairs of a row.
 template <class T>
-void MaxOfTiles(const Window& w, const T* x, T* y) {
+typename Pairs<T>::V MaxOfPairs(const T* row) {
   using P = Pairs<T>;
   using V = typename P::V;
+  const V low = Load<V>(row), high = Load<V>(row + sizeof(V) / sizeof(T));
+  return FirstMax(P::Even(low, high), P::Odd(low, high));
+}
+
+template <class T>
+void MaxOfTiles(const Window& w, const T* x, T* y) {
+  using V = typename Pairs<T>::V;
   constexpr int64_t kWidth = sizeof(V) / sizeof(T);
-  auto half = [](const T* p) {
-    const V low = Load<V>(p), high = Load<V>(p + kWidth);
-    return FirstMax(P::Even(low, high), P::Odd(low, high));
-  };
   for (int64_t oh = 0; oh < w.out[0]; ++oh) {
     const T* top = x + 2 * oh * w.image[1];
     const T* bottom = top + w.image[1];
     T* to = y + oh * w.out[1];
-    int64_t o = 0;
-    for (; o + kWidth <= w.out[1]; o += kWidth) {
-      Store(FirstMax(half(top + 2 * o), half(bottom + 2 * o)), to + o);
+    if (w.out[1] >= kWidth) {
+      ForEachVector(w.out[1], kWidth, [&](int64_t o) {
+        Store(FirstMax(MaxOfPairs(top + 2 * o), MaxOfPairs(bottom + 2 * o)),
+              to + o);
+      });
+      continue;
     }
-    for (; o < w.out[1]; ++o) {
+    for (int64_t o = 0; o < w.out[1]; ++o) {
       to[o] = FirstMax(FirstMax(top[2 * o], top[2 * o + 1]),
                        FirstMax(bottom[2 * o], bottom[2 * o + 1]));
     }
@@ -164,8 +199,7 @@ void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
     const T* from = dy + oh * w.out[1];
     T* to_top = dx + 2 * oh * w.image[1];
     T* to_bottom = to_top + w.image[1];
-    int64_t o = 0;
-    for (; o + kWidth <= w.out[1]; o += kWidth) {
+    auto vector = [&](int64_t o) {
       const V t0 = Load<V>(top + 2 * o), t1 = Load<V>(top + 2 * o + kWidth);
       const V b0 = Load<V>(bottom + 2 * o);
       const V b1 = Load<V>(bottom + 2 * o + kWidth);
@@ -176,17 +210,23 @@ void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
       Store(P::High(a, b), to_top + 2 * o + kWidth);
       Store(P::Low(c, d), to_bottom + 2 * o);
       Store(P::High(c, d), to_bottom + 2 * o + kWidth);
+    };
+    if (w.out[1] >= kWidth) {
+      ForEachVector(w.out[1], kWidth, vector);
+    } else {
+      for (int64_t o = 0; o < w.out[1]; ++o) {
+        T a = top[2 * o], b = top[2 * o + 1];
+        T c = bottom[2 * o], d = bottom[2 * o + 1];
+        Share(from[o], &a, &b, &c, &d);
+        to_top[2 * o] = a;
+        to_top[2 * o + 1] = b;
+        to_bottom[2 * o] = c;
+        to_bottom[2 * o + 1] = d;
+      }
     }
-    for (; o < w.out[1]; ++o) {
-      T a = top[2 * o], b = top[2 * o + 1];
-      T c = bottom[2 * o], d = bottom[2 * o + 1];
-      Share(from[o], &a, &b, &c, &d);
-      to_top[2 * o] = a;
-      to_top[2 * o + 1] = b;
-      to_bottom[2 * o] = c;
-      to_bottom[2 * o + 1] = d;
+    if (w.image[1] % 2 != 0) {
+      to_top[w.image[1] - 1] = to_bottom[w.image[1] - 1] = T(0);
     }
-    if (w.image[1] % 2 != 0) to_top[2 * o] = to_bottom[2 * o] = T(0);
   }
   if (w.image[0] % 2 != 0) {
     std::fill_n(dx + (w.image[0] - 1) * w.image[1], w.image[1], T(0));
@@ -379,4 +419,4 @@ std::unique_ptr<Kernel> MakeGlobalAveragePool(const Op& op) {
   return ViaFloat(op, GlobalAveragePoolFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,10 +1,11 @@
 // Random tensors and the dropout of training. All are pure functions of seed,
 // stream and the counter {step, micro-batch}; see philox.h.
-#include "devices/cpu/kernel.h"
+#include "devices/cpu/factories.h"
+#include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/philox.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 bool CheckCounter(const Op& op, const Tensor& counter) {
@@ -100,4 +101,4 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,12 +1,9 @@
 // ReduceSum Mean Max Min Prod over any axes, and ArgMax.
-#include <type_traits>
-#include <vector>
-
-#include "devices/cpu/kernel.h"
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // Positions of a box in row-major order, as offsets.
@@ -230,4 +227,4 @@ std::unique_ptr<Kernel> MakeArgMax(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

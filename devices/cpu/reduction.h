@@ -14,14 +14,11 @@
 #ifndef WEFT_DEVICES_CPU_REDUCTION_H_
 #define WEFT_DEVICES_CPU_REDUCTION_H_
 
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/scalar_ops.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 // Monoids: Apply and its neutral element.
 struct SumOf : AddOp {
@@ -187,6 +184,6 @@ void ReduceColumns(int64_t rows, int64_t columns, F f, Out out) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_REDUCTION_H_

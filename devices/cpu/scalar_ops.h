@@ -9,13 +9,11 @@
 #ifndef WEFT_DEVICES_CPU_SCALAR_OPS_H_
 #define WEFT_DEVICES_CPU_SCALAR_OPS_H_
 
-#include <cmath>
-#include <cstdint>
-#include <type_traits>
-
 #include "devices/cpu/numeric.h"
+#include "devices/cpu/target.h"
+#include "devices/cpu/vector_math.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 // The unsigned type in which integer arithmetic wraps (at least 32 bits wide,
 // so that no promotion to signed int can overflow).
@@ -131,17 +129,18 @@ struct SignOp {
   }
 };
 
-// Floats only from here on.
+// Floats only from here on; those that are no arithmetic are of
+// vector_math.h.
 struct ExpOp {
   template <class C>
   static C Apply(C x) {
-    return std::exp(x);
+    return Exp(x);
   }
 };
 struct LogOp {
   template <class C>
   static C Apply(C x) {
-    return std::log(x);
+    return Log(x);
   }
 };
 struct SqrtOp {
@@ -153,20 +152,21 @@ struct SqrtOp {
 struct SigmoidOp {
   template <class C>
   static C Apply(C x) {
-    C e = std::exp(-std::fabs(x));  // never overflows
-    return (x < 0 ? e : C(1)) / (C(1) + e);
+    const C e = Exp(-std::fabs(x));  // never overflows
+    const C numerator = x < 0 ? e : C(1);
+    return numerator / (C(1) + e);
   }
 };
 struct TanhOp {
   template <class C>
   static C Apply(C x) {
-    return std::tanh(x);
+    return Tanh(x);
   }
 };
 struct ErfOp {
   template <class C>
   static C Apply(C x) {
-    return std::erf(x);
+    return Erf(x);
   }
 };
 struct SoftplusOp {
@@ -178,14 +178,14 @@ struct SoftplusOp {
 struct GeluOp {  // x * Phi(x)
   template <class C>
   static C Apply(C x) {
-    return C(0.5) * x * std::erfc(-x * C(0.70710678118654752440));
+    return C(0.5) * x * Erfc(-x * C(0.70710678118654752440));
   }
 };
 struct GeluTanhOp {
   template <class C>
   static C Apply(C x) {
     const C k = C(0.79788456080286535588);  // sqrt(2 / pi)
-    return C(0.5) * x * (C(1) + std::tanh(k * (x + C(0.044715) * x * x * x)));
+    return C(0.5) * x * (C(1) + Tanh(k * (x + C(0.044715) * x * x * x)));
   }
 };
 struct ReciprocalOp {
@@ -195,6 +195,6 @@ struct ReciprocalOp {
   }
 };
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_SCALAR_OPS_H_

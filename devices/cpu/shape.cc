@@ -1,12 +1,10 @@
 // Ops that move elements and compute nothing. Each becomes a list of box copies
 // (copy_plan.h), after an optional fill.
-#include <algorithm>
-#include <cstring>
-#include <vector>
-
 #include "devices/cpu/copy_plan.h"
+#include "devices/cpu/factories.h"
+#include "devices/cpu/numeric.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // One box: from input `in` to output `out`, offsets in bytes.
@@ -261,4 +259,4 @@ std::unique_ptr<Kernel> MakeStridedCopy(const Op& op) {
   return MakeMoves(std::move(moves));
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,10 +1,11 @@
 // Softmax and LogSoftmax along one axis.
 #include "devices/cpu/softmax.h"
 
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 std::unique_ptr<Kernel> SoftmaxFloat(const Op& op) {
@@ -45,4 +46,4 @@ std::unique_ptr<Kernel> MakeSoftmax(const Op& op) {
   return ViaFloat(op, SoftmaxFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -1,6 +1,8 @@
 #include "devices/cpu/strided.h"
 
-namespace weft_cpu {
+#include "devices/cpu/target.h"
+
+WEFT_CPU_BEGIN
 
 bool BroadcastStrides(const Tensor& in, const Tensor& out, int64_t* strides) {
   if (in.rank > out.rank) return false;
@@ -32,4 +34,4 @@ bool IsBroadcastOf(const Tensor& out,
   return true;
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -11,14 +11,9 @@
 #ifndef WEFT_DEVICES_CPU_STRIDED_H_
 #define WEFT_DEVICES_CPU_STRIDED_H_
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <initializer_list>
+#include "devices/cpu/target.h"
 
-#include "devices/cpu/kernel.h"
-
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 // Strides of `in` over the dims of `out` by numpy's rule, 0 where broadcast.
 // False where the shapes do not fit.
@@ -129,6 +124,6 @@ class LoopPlan {
   std::array<int64_t, N> strides_[WEFT_MAX_RANK] = {};
 };
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_STRIDED_H_

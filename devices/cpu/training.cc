@@ -1,13 +1,9 @@
 // Scalars of a training step: gradient norm, clipping factor, learning rate.
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "devices/cpu/kernel.h"
+#include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 constexpr int64_t kNormBlock = 4096;
@@ -157,4 +153,4 @@ std::unique_ptr<Kernel> MakeLearningRate(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

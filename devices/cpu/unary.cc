@@ -1,11 +1,10 @@
 // Elementwise functions of one operand: Neg Abs Relu Sign on all numbers, the
 // others on floats.
-#include <string>
-
+#include "devices/cpu/factories.h"
 #include "devices/cpu/map.h"
 #include "devices/cpu/scalar_ops.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 template <class T, class O, int64_t kCost = kPlain>
@@ -102,4 +101,4 @@ std::unique_ptr<Kernel> MakeUnary(const Op& op) {
   });
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -9,14 +9,12 @@
 //             start; decoupled: g for g', and lr weight_decay p is taken off p
 //             as well
 //   Adagrad   a += g'^2;  p -= lr g' / (sqrt(a) + epsilon)
-#include <cmath>
-#include <cstring>
-
-#include "devices/cpu/kernel.h"
+#include "devices/cpu/factories.h"
+#include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/via_float.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 // How many operands of the variable's type there are, and how many of those are
@@ -248,4 +246,4 @@ std::unique_ptr<Kernel> MakeUpdate(const Op& op) {
   return ViaFloat(op, UpdateFloat);
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

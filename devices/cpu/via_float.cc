@@ -1,11 +1,10 @@
 #include "devices/cpu/via_float.h"
 
-#include <utility>
-#include <vector>
-
+#include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 namespace {
 
 bool Is16Bit(const Tensor& t) {
@@ -103,4 +102,4 @@ std::unique_ptr<Kernel> ViaFloat(const Op& op, Factory make) {
   return std::make_unique<ViaFloatKernel>(op, std::move(kernel));
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -8,13 +8,13 @@
 #ifndef WEFT_DEVICES_CPU_VIA_FLOAT_H_
 #define WEFT_DEVICES_CPU_VIA_FLOAT_H_
 
-#include "devices/cpu/kernel.h"
+#include "devices/cpu/target.h"
 
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 // What `make` gives for `op` itself where no operand has a 16-bit format.
 std::unique_ptr<Kernel> ViaFloat(const Op& op, Factory make);
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_VIA_FLOAT_H_

@@ -1,6 +1,8 @@
 #include "devices/cpu/window.h"
 
-namespace weft_cpu {
+#include "devices/cpu/target.h"
+
+WEFT_CPU_BEGIN
 
 bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
                 const std::vector<int64_t>& kernel, bool ceil_mode, Window* w) {
@@ -44,4 +46,4 @@ bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
   return op.Check(fits, "the result does not fit the windows");
 }
 
-}  // namespace weft_cpu
+WEFT_CPU_END

@@ -5,12 +5,9 @@
 #ifndef WEFT_DEVICES_CPU_WINDOW_H_
 #define WEFT_DEVICES_CPU_WINDOW_H_
 
-#include <cstdint>
-#include <vector>
+#include "devices/cpu/target.h"
 
-#include "devices/cpu/kernel.h"
-
-namespace weft_cpu {
+WEFT_CPU_BEGIN
 
 struct Window {
   int64_t batch = 0;
@@ -36,6 +33,6 @@ struct Window {
 bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
                 const std::vector<int64_t>& kernel, bool ceil_mode, Window* w);
 
-}  // namespace weft_cpu
+WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_WINDOW_H_
