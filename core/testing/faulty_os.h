@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "core/base/os.h"
 #include "core/base/status_macros.h"
 
@@ -36,8 +37,18 @@ class FaultyOs : public Os {
   }
   int64_t calls() const { return calls_; }
 
+  // Reading fails with `status` for paths that contain `part`, while that is
+  // not empty.
+  void FailReadsOf(std::string part, absl::Status status) {
+    unreadable_ = std::move(part);
+    read_status_ = std::move(status);
+  }
+
   absl::StatusOr<std::string> ReadFile(const std::string& path,
                                        uint64_t max_bytes) override {
+    if (!unreadable_.empty() && absl::StrContains(path, unreadable_)) {
+      return read_status_;
+    }
     return base_.ReadFile(path, max_bytes);
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(
@@ -124,6 +135,8 @@ class FaultyOs : public Os {
   int64_t fail_at_ = -1;
   bool from_then_on_ = true;
   absl::Status status_;
+  std::string unreadable_;
+  absl::Status read_status_;
 };
 
 }  // namespace weft

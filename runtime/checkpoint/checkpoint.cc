@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxTensorFile = uint64_t{1} << 40;
 constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
+constexpr int kTries = 5;
 constexpr absl::string_view kModelFile = "model.safetensors";
 constexpr absl::string_view kOptimizerFile = "optim.safetensors";
 constexpr absl::string_view kIndexFile = "index.txtpb";
@@ -116,18 +118,18 @@ std::map<uint64_t, std::string> Steps(const std::vector<std::string>& names) {
 }
 
 struct Saved {
-  uint64_t number = 0;  // TrainState.save_number
+  std::optional<uint64_t> number;  // TrainState.save_number; none: unreadable
   uint64_t step = 0;
   std::string name;
 };
 
-// Complete checkpoints of a ckpt directory in the order of their saving. One
-// that cannot be read counts as the oldest.
+// Complete checkpoints of a ckpt directory in the order of their saving. Those
+// that cannot be read, whose place is not known, come first.
 std::vector<Saved> BySaving(Os& os, const std::string& root,
                             const std::vector<std::string>& names) {
   std::vector<Saved> out;
   for (const auto& [step, name] : Steps(names)) {
-    Saved saved{0, step, name};
+    Saved saved{std::nullopt, step, name};
     absl::StatusOr<std::string> text =
         os.ReadFile(JoinPath(JoinPath(root, name), kStateFile), kMaxTextFile);
     TrainState state;
@@ -141,6 +143,21 @@ std::vector<Saved> BySaving(Os& os, const std::string& root,
     return a.number < b.number;
   });
   return out;
+}
+
+// Of the next save: above all numbers that are there, with room for those that
+// cannot be read at the moment and may be the last ones.
+uint64_t NextNumber(const std::vector<Saved>& all) {
+  uint64_t largest = 0, above = 1;
+  for (const Saved& saved : all) {
+    if (saved.number.has_value()) {
+      largest = std::max(largest, *saved.number);
+    } else {
+      ++above;
+    }
+  }
+  // A damaged file may hold any number, and the last one has no next.
+  return largest + std::min(above, ~uint64_t{0} - largest);
 }
 
 absl::Status Commit(Os& os, const std::string& root, const std::string& name,
@@ -163,10 +180,11 @@ absl::Status Commit(Os& os, const std::string& root, const std::string& name,
   return WriteFileAtomically(os, JoinPath(root, kLatestFile), name + "\n");
 }
 
-// All but those saved last, `keep` of them. Not by step: where a run went back,
-// larger steps are of a history that it left. Failing to delete is harmless:
-// the next save tries again.
-void DeleteOld(Os& os, const std::string& root, int keep) {
+// All but those saved last, `keep` of them, one of which is `just_saved`. Not
+// by step: where a run went back, larger steps are of a history that it left.
+// Failing to delete is harmless: the next save tries again.
+void DeleteOld(Os& os, const std::string& root, const std::string& just_saved,
+               uint64_t keep) {
   absl::StatusOr<std::vector<std::string>> names = os.List(root);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
@@ -176,10 +194,18 @@ void DeleteOld(Os& os, const std::string& root, int keep) {
     }
   }
   const std::vector<Saved> all = BySaving(os, root, *names);
-  const size_t kept = std::max(keep, 2);
-  for (size_t i = 0; i + kept < all.size(); ++i) {
-    // Out of sight first: a checkpoint is there whole or not at all.
+  absl::StatusOr<std::string> latest =
+      os.ReadFile(JoinPath(root, kLatestFile), kMaxTextFile);
+  // Without the order, nothing is known to be old.
+  if (!latest.ok()) return;
+  for (const Saved& saved : all) {
+    if (!saved.number.has_value()) return;
+  }
+  const uint64_t kept = std::max<uint64_t>(keep, 2);
+  for (size_t i = 0; i < all.size() && kept < all.size() - i; ++i) {
     const std::string& name = all[i].name;
+    if (name == just_saved || *latest == name + "\n") continue;
+    // Out of sight first: a checkpoint is there whole or not at all.
     std::string old = JoinPath(root, absl::StrCat(kOldPrefix, name));
     if (os.Rename(JoinPath(root, name), old).ok()) {
       os.RemoveAll(old).IgnoreError();
@@ -192,6 +218,9 @@ absl::StatusOr<std::string> ReadOrCorrupt(Os& os, const std::string& directory,
                                           uint64_t max_bytes) {
   absl::StatusOr<std::string> bytes =
       os.ReadFile(JoinPath(directory, name), max_bytes);
+  if (absl::IsPermissionDenied(bytes.status())) {
+    return MakeError(ErrorCode::kDataMissing, bytes.status().message());
+  }
   if (!bytes.ok()) {
     return MakeError(ErrorCode::kCheckpointCorrupt, bytes.status().message());
   }
@@ -299,6 +328,11 @@ absl::StatusOr<Loaded> LoadDirectory(Os& os, const std::string& directory) {
   return loaded;
 }
 
+absl::Status NoCheckpoint(const std::string& path) {
+  return MakeError(ErrorCode::kCheckpointMissing,
+                   absl::StrCat("no checkpoint in '", path, "'"));
+}
+
 // The directory that holds step_* for any accepted `path`; "" where `path` is
 // itself a checkpoint.
 absl::StatusOr<std::string> FindRoot(Os& os, const std::string& path) {
@@ -307,8 +341,23 @@ absl::StatusOr<std::string> FindRoot(Os& os, const std::string& path) {
     absl::StatusOr<std::vector<std::string>> names = os.List(root);
     if (names.ok() && !Steps(*names).empty()) return root;
   }
-  return MakeError(ErrorCode::kCheckpointMissing,
-                   absl::StrCat("no checkpoint in '", path, "'"));
+  return NoCheckpoint(path);
+}
+
+// The one to go on from.
+absl::StatusOr<std::string> Newest(Os& os, const std::string& root) {
+  // The one saved last, which need not have the largest step: a run may have
+  // gone back. A death just before `latest` was written costs one checkpoint.
+  absl::StatusOr<std::string> latest =
+      os.ReadFile(JoinPath(root, kLatestFile), kMaxTextFile);
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, os.List(root));
+  const std::vector<Saved> all = BySaving(os, root, names);
+  if (all.empty()) return NoCheckpoint(root);
+  std::string name = all.back().name;
+  for (const Saved& there : all) {
+    if (latest.ok() && *latest == there.name + "\n") name = there.name;
+  }
+  return JoinPath(root, name);
 }
 
 std::string Describe(const NamedTensor& t) {
@@ -320,7 +369,7 @@ std::string Describe(const NamedTensor& t) {
 absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                                  const TrainState& state,
                                  absl::Span<const StateTensor> tensors,
-                                 int keep) {
+                                 uint64_t keep) {
   std::string root = JoinPath(run_dir, "ckpt");
   std::string name = StepName(state.step());
   std::string temporary = JoinPath(root, absl::StrCat(".tmp-", state.step()));
@@ -329,8 +378,7 @@ absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
   TrainState numbered = state;
   if (absl::StatusOr<std::vector<std::string>> names = os.List(root);
       names.ok()) {
-    const std::vector<Saved> before = BySaving(os, root, *names);
-    numbered.set_save_number(before.empty() ? 1 : before.back().number + 1);
+    numbered.set_save_number(NextNumber(BySaving(os, root, *names)));
   } else if (status.ok()) {
     status = names.status();
   }
@@ -342,24 +390,38 @@ absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                      absl::StrCat("checkpoint of step ", state.step(),
                                   " not saved: ", status.message()));
   }
-  DeleteOld(os, root, keep);
+  DeleteOld(os, root, name, keep);
   return JoinPath(root, name);
 }
 
 absl::StatusOr<Loaded> Load(Os& os, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(std::string root, FindRoot(os, path));
   if (root.empty()) return LoadDirectory(os, path);
-  // The one saved last, which need not have the largest step: a run may have
-  // gone back. A death just before `latest` was written costs one checkpoint.
-  absl::StatusOr<std::string> latest =
-      os.ReadFile(JoinPath(root, kLatestFile), kMaxTextFile);
-  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, os.List(root));
-  const std::vector<Saved> all = BySaving(os, root, names);
-  std::string name = all.back().name;
-  for (const Saved& there : all) {
-    if (latest.ok() && *latest == there.name + "\n") name = there.name;
+  // A run that goes on may delete the one that was chosen.
+  for (int tries = 1;; ++tries) {
+    WEFT_ASSIGN_OR_RETURN(std::string newest, Newest(os, root));
+    absl::StatusOr<Loaded> loaded = LoadDirectory(os, newest);
+    if (loaded.ok() || os.Exists(newest) || tries == kTries) return loaded;
   }
-  return LoadDirectory(os, JoinPath(root, name));
+}
+
+void Recover(Os& os, const std::string& run_dir) {
+  const std::string root = JoinPath(run_dir, "ckpt");
+  absl::StatusOr<std::vector<std::string>> names = os.List(root);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!absl::StartsWith(name, ".")) continue;
+    const std::string path = JoinPath(root, name);
+    absl::string_view step = name;
+    uint64_t number;
+    if (absl::ConsumePrefix(&step, kOldPrefix) &&
+        ParseStepName(step, &number) && !os.Exists(JoinPath(root, step)) &&
+        LoadDirectory(os, path).ok() &&
+        os.Rename(path, JoinPath(root, step)).ok()) {
+      continue;
+    }
+    os.RemoveAll(path).IgnoreError();
+  }
 }
 
 absl::StatusOr<std::vector<Info>> List(Os& os, const std::string& path) {
@@ -378,6 +440,12 @@ absl::StatusOr<std::vector<Info>> List(Os& os, const std::string& path) {
     Info info;
     info.directory = directory;
     absl::StatusOr<Loaded> loaded = LoadDirectory(os, directory);
+    // A run that goes on may have deleted it, or written it anew, meanwhile.
+    if (!loaded.ok() && !root.empty()) {
+      if (!os.Exists(directory)) continue;
+      loaded = LoadDirectory(os, directory);
+      if (!loaded.ok() && !os.Exists(directory)) continue;
+    }
     info.verdict = loaded.status();
     if (loaded.ok()) {
       info.step = loaded->state.step();

@@ -39,12 +39,13 @@ struct StateTensor {
 
 // Writes the checkpoint of `state.step()` into `run_dir`/ckpt and deletes all
 // but this one and those saved just before it, `keep` (at least 2) together;
-// the order is that of saving, whatever their steps. Sweeps up what a killed
-// save left. Returns its directory.
+// the order is that of saving, whatever their steps. Deletes none while the
+// state file of one cannot be read: it might be the newest. Sweeps up what a
+// killed save left. Returns its directory.
 absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                                  const TrainState& state,
                                  absl::Span<const StateTensor> tensors,
-                                 int keep);
+                                 uint64_t keep);
 
 struct Loaded {
   std::string directory;
@@ -65,7 +66,13 @@ struct Info {
   absl::Status verdict;  // OK, or why it cannot be loaded
 };
 
-// All checkpoints below `path` (as for Load), oldest first, each verified.
+// Cleans up what a process that died in Save() left in `run_dir`, without
+// waiting for the next save; the old checkpoint of a step that was being
+// replaced comes back. For the one process that owns the run directory.
+void Recover(Os& os, const std::string& run_dir);
+
+// All checkpoints below `path` (as for Load), oldest first, each verified. One
+// that a running training deletes meanwhile is not among them.
 absl::StatusOr<std::vector<Info>> List(Os& os, const std::string& path);
 
 // kCheckpointForeign where names, dtypes or shapes differ from `expected`; the

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/testing/faulty_os.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace weft::checkpoint {
@@ -34,7 +35,7 @@ class CheckpointTest : public ::testing::Test {
     return state;
   }
 
-  absl::StatusOr<std::string> SaveAt(uint64_t step, int keep = 3) {
+  absl::StatusOr<std::string> SaveAt(uint64_t step, uint64_t keep = 3) {
     return Save(RealOs(), run_, StateAt(step), Tensors(), keep);
   }
 
@@ -81,6 +82,113 @@ TEST_F(CheckpointTest, ARunThatWentBackKeepsWhatItSaves) {
   ASSERT_TRUE(SaveAt(13).ok());
   ASSERT_TRUE(RealOs().RemoveAll(JoinPath(run_, "ckpt/latest")).ok());
   EXPECT_EQ(Load(RealOs(), run_)->state.step(), 13u);
+}
+
+// Where the order of saving cannot be read, nothing is old.
+TEST_F(CheckpointTest, ASaveDeletesNothingWhoseOrderItCannotRead) {
+  for (uint64_t step : {10, 20, 30}) ASSERT_TRUE(SaveAt(step).ok());
+  FaultyOs os(RealOs());
+  os.FailReadsOf("train_state.txtpb", absl::UnavailableError("bad sector"));
+  // Its step is the smallest: by steps it would be the first to go.
+  absl::StatusOr<std::string> saved = Save(os, run_, StateAt(5), Tensors(), 2);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_THAT(RealOs().List(JoinPath(run_, "ckpt")).value(),
+              ElementsAre("latest", "step_00000005", "step_00000010",
+                          "step_00000020", "step_00000030"));
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 5u);
+  // Nor is anything where only `latest` cannot be read.
+  os.FailReadsOf("ckpt/latest", absl::UnavailableError("bad sector"));
+  ASSERT_TRUE(Save(os, run_, StateAt(6), Tensors(), 2).ok());
+  EXPECT_EQ(RealOs().List(JoinPath(run_, "ckpt"))->size(), 6u);
+  // Readable again, all are known to be older than the one saved meanwhile.
+  ASSERT_TRUE(SaveAt(4, 3).ok());
+  EXPECT_THAT(
+      RealOs().List(JoinPath(run_, "ckpt")).value(),
+      ElementsAre("latest", "step_00000004", "step_00000005", "step_00000006"));
+}
+
+TEST_F(CheckpointTest, ADamagedNumberNeverMakesTheNewestOld) {
+  std::vector<std::string> paths;
+  for (uint64_t step : {10, 20, 30}) {
+    paths.push_back(JoinPath(SaveAt(step).value(), "train_state.txtpb"));
+  }
+  for (const std::string& path : paths) {
+    TrainState state = StateAt(10);
+    state.set_save_number(~uint64_t{0});
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(state, &text);
+    ASSERT_TRUE(WriteFileAtomically(RealOs(), path, text).ok());
+  }
+  std::string saved = SaveAt(5, 2).value();
+  EXPECT_TRUE(RealOs().Exists(saved));
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 5u);
+}
+
+TEST_F(CheckpointTest, KeepsAsManyAsAreWanted) {
+  for (uint64_t step : {1, 2, 3, 4, 5}) {
+    ASSERT_TRUE(SaveAt(step, ~uint64_t{0} - step).ok());
+  }
+  ASSERT_TRUE(SaveAt(6, uint64_t{1} << 31).ok());
+  EXPECT_EQ(List(RealOs(), run_)->size(), 6u);
+}
+
+// A run that goes on while somebody looks: what was listed is deleted.
+class RunningOs : public FaultyOs {
+ public:
+  explicit RunningOs(std::string victim)
+      : FaultyOs(RealOs()), victim_(std::move(victim)) {}
+  absl::StatusOr<std::vector<std::string>> List(
+      const std::string& path) override {
+    absl::StatusOr<std::vector<std::string>> names = FaultyOs::List(path);
+    // The first list only finds the directory.
+    if (++lists_ == 2) RealOs().RemoveAll(victim_).IgnoreError();
+    return names;
+  }
+
+ private:
+  std::string victim_;
+  int lists_ = 0;
+};
+
+TEST_F(CheckpointTest, WhatARunDeletesMeanwhileIsNotDamaged) {
+  std::string victim = SaveAt(10).value();
+  ASSERT_TRUE(SaveAt(20).ok());
+  RunningOs os(victim);
+  std::vector<Info> infos = List(os, run_).value();
+  ASSERT_EQ(infos.size(), 1u);
+  EXPECT_EQ(infos[0].step, 20u);
+  EXPECT_TRUE(infos[0].verdict.ok());
+  // Nor does it keep anybody from the newest that is there.
+  ASSERT_TRUE(RealOs().RemoveAll(JoinPath(run_, "ckpt/latest")).ok());
+  RunningOs later(SaveAt(30).value());
+  ASSERT_TRUE(RealOs().RemoveAll(JoinPath(run_, "ckpt/latest")).ok());
+  absl::StatusOr<Loaded> loaded = Load(later, run_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->state.step(), 20u);
+}
+
+TEST_F(CheckpointTest, WhatMayNotBeReadIsNotDamaged) {
+  ASSERT_TRUE(SaveAt(10).ok());
+  FaultyOs os(RealOs());
+  os.FailReadsOf("model.safetensors",
+                 absl::PermissionDeniedError("Permission denied"));
+  EXPECT_TRUE(IsError(Load(os, run_).status(), ErrorCode::kDataMissing));
+}
+
+TEST_F(CheckpointTest, RecoversFromADeathInASave) {
+  ASSERT_TRUE(SaveAt(1).ok());
+  std::string replaced = SaveAt(2).value();
+  const std::string root = JoinPath(run_, "ckpt");
+  // A death while step 2 was written once more, and one in a deletion.
+  ASSERT_TRUE(
+      RealOs().Rename(replaced, JoinPath(root, ".old-step_00000002")).ok());
+  ASSERT_TRUE(RealOs().MakeDirectories(JoinPath(root, ".tmp-2")).ok());
+  ASSERT_TRUE(
+      RealOs().MakeDirectories(JoinPath(root, ".old-step_00000000")).ok());
+  Recover(RealOs(), run_);
+  EXPECT_THAT(RealOs().List(root).value(),
+              ElementsAre("latest", "step_00000001", "step_00000002"));
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 2u);
 }
 
 TEST_F(CheckpointTest, ASaveSweepsUpAfterDeaths) {
