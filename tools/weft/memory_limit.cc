@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/error.h"
 
 namespace weft {
@@ -39,18 +41,60 @@ uint64_t ValueOf(absl::string_view text, absl::string_view key) {
   return 0;
 }
 
-// Limits on the way from the process's group to the root: version 2's
-// memory.max or version 1's memory.limit_in_bytes.
+// The files of a version of control groups.
+struct GroupFiles {
+  absl::string_view limit;  // in bytes, or no number
+  absl::string_view usage;  // in bytes, of all processes and groups in it
+  // In memory.stat, of all of them too: file caches that the system takes back
+  // when memory is asked for.
+  absl::string_view cache;
+};
+constexpr GroupFiles kVersion1 = {
+    "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+constexpr GroupFiles kVersion2 = {"memory.max", "memory.current",
+                                  "inactive_file"};
+
+std::optional<uint64_t> ReadNumber(Os& os, const std::string& path) {
+  absl::StatusOr<std::string> text = os.ReadFile(path, kSmallFile);
+  uint64_t number = 0;
+  if (!text.ok() ||
+      !absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+// The value of `key` in a group's memory.stat; 0 without one.
+uint64_t StatOf(Os& os, const std::string& group, absl::string_view key) {
+  absl::StatusOr<std::string> text =
+      os.ReadFile(JoinPath(group, "memory.stat"), kSmallFile);
+  if (!text.ok()) return 0;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    uint64_t value = 0;
+    if (absl::ConsumePrefix(&line, key) && absl::ConsumePrefix(&line, " ") &&
+        absl::SimpleAtoi(line, &value)) {
+      return value;
+    }
+  }
+  return 0;
+}
+
+// What is left of the limits on the way from the process's group to the root:
+// others in a group use it up as well. A group that does not say how much is
+// used has at least this process's `resident` bytes in it.
 void KeepGroups(Os& os, const std::string& mount, std::string path,
-                absl::string_view file, uint64_t resident, MemoryLimit* least) {
+                const GroupFiles& files, uint64_t resident,
+                MemoryLimit* least) {
   while (true) {
-    absl::StatusOr<std::string> text = os.ReadFile(
-        absl::StrCat(mount, path == "/" ? "" : path, "/", file), kSmallFile);
-    uint64_t limit = 0;
-    if (text.ok() &&
-        absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &limit)) {
-      Keep(limit - std::min(limit, resident), "the control group's limit",
-           least);
+    const std::string group = absl::StrCat(mount, path == "/" ? "" : path);
+    if (std::optional<uint64_t> limit =
+            ReadNumber(os, JoinPath(group, files.limit))) {
+      uint64_t used = resident;
+      if (std::optional<uint64_t> usage =
+              ReadNumber(os, JoinPath(group, files.usage))) {
+        used = *usage - std::min(*usage, StatOf(os, group, files.cache));
+      }
+      Keep(*limit - std::min(*limit, used), "the control group's limit", least);
     }
     const size_t slash = path.rfind('/');
     if (slash == std::string::npos || path.size() <= 1) return;
@@ -103,10 +147,10 @@ MemoryLimit HostMemoryLimit(Os& os, const std::string& proc,
         absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
     if (parts[1].empty()) {
-      KeepGroups(os, groups, parts[2], "memory.max", resident, &least);
+      KeepGroups(os, groups, parts[2], kVersion2, resident, &least);
     } else if (parts[1] == "memory") {
-      KeepGroups(os, JoinPath(groups, "memory"), parts[2],
-                 "memory.limit_in_bytes", resident, &least);
+      KeepGroups(os, JoinPath(groups, "memory"), parts[2], kVersion1, resident,
+                 &least);
     }
   }
   return least;

@@ -27,8 +27,8 @@ struct MemoryLimit {
 };
 
 // The least of what is left of the limit on this process's address space
-// (ulimit -v), of the limits of its control groups, and of the machine's free
-// memory, caches and swap included.
+// (ulimit -v), of the limits of its control groups, which their other processes
+// use as well, and of the machine's free memory, caches and swap included.
 MemoryLimit HostMemoryLimit(Os& os);
 
 // The same by given files: `proc` is "/proc", `groups` "/sys/fs/cgroup";

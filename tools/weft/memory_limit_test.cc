@@ -57,6 +57,32 @@ TEST_F(MemoryLimitTest, TheSmallestGroupOfVersionTwo) {
   EXPECT_THAT(Limit().name, HasSubstr("control group"));
 }
 
+// Others use the outer group; what they only have cached can be had.
+TEST_F(MemoryLimitTest, AGroupThatOthersFill) {
+  Write("proc/self/cgroup", "0::/a/b\n");
+  Write("groups/a/b/memory.max", "819200\n");  // 800 kB, of which 200 are used
+  Write("groups/a/b/memory.current", "204800\n");
+  EXPECT_EQ(Limit().bytes, 600u * 1024);
+  Write("groups/a/memory.max", "921600\n");  // 900 kB, of which 700 are used
+  Write("groups/a/memory.current", "716800\n");
+  EXPECT_EQ(Limit().bytes, 200u * 1024);
+  Write("groups/a/memory.stat",
+        "anon 512000\nactive_file 2048\ninactive_file 204800\n");
+  EXPECT_EQ(Limit().bytes, 400u * 1024);
+  Write("groups/a/memory.current", "1000000\n");  // a limit lowered later
+  Write("groups/a/memory.stat", "inactive_file 0\n");
+  EXPECT_EQ(Limit().bytes, 0u);
+}
+
+TEST_F(MemoryLimitTest, AGroupOfVersionOneThatOthersFill) {
+  Write("proc/self/cgroup", "4:memory:/x\n");
+  Write("groups/memory/x/memory.limit_in_bytes", "819200\n");
+  Write("groups/memory/x/memory.usage_in_bytes", "716800\n");
+  Write("groups/memory/x/memory.stat",
+        "inactive_file 1\ntotal_inactive_file 204800\n");
+  EXPECT_EQ(Limit().bytes, 300u * 1024);
+}
+
 TEST_F(MemoryLimitTest, AGroupOfVersionOne) {
   Write("proc/self/cgroup", "3:cpu:/x\n4:memory:/\n");
   Write("groups/memory/memory.limit_in_bytes", "204800\n");
