@@ -64,13 +64,13 @@ int64_t CountClasses(const ImageData& data) {
   return 1 + *std::max_element(data.labels.begin(), data.labels.end());
 }
 
-absl::Status CheckLabels(const ImageData& data, int64_t classes,
-                         const std::string& path) {
-  for (size_t i = 0; i < data.labels.size(); ++i) {
-    if (data.labels[i] >= classes) {
+absl::Status ImageData::CheckClasses(int64_t classes,
+                                     const std::string& path) const {
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] >= classes) {
       return MakeError(ErrorCode::kLabelRange,
                        absl::StrCat("'", path, "': label of sample ", i, " is ",
-                                    data.labels[i], ", the model has ", classes,
+                                    labels[i], ", the model has ", classes,
                                     " classes (0 to ", classes - 1, ")"));
     }
   }

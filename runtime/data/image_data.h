@@ -26,6 +26,8 @@ struct ImageData : Samples {
   int64_t size() const override { return samples; }
   std::vector<uint64_t> FieldBytes() const override;
   void Write(int64_t sample, absl::Span<char* const> out) const override;
+  absl::Status CheckClasses(int64_t classes,
+                            const std::string& path) const override;
 
   int64_t samples = 0;
   Shape image;         // of one sample
@@ -42,11 +44,6 @@ absl::StatusOr<ImageData> LoadImageData(Os& os, const std::string& images,
 
 // The largest label plus one.
 int64_t CountClasses(const ImageData& data);
-
-// kLabelRange where a label is not below `classes`, with the sample's index;
-// `path` is the file of the labels.
-absl::Status CheckLabels(const ImageData& data, int64_t classes,
-                         const std::string& path);
 
 }  // namespace weft::data
 

@@ -161,8 +161,8 @@ TEST(ImageDataTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(IsError(error(labels, images), ErrorCode::kDataFormat));
   ImageData data = LoadImageData(RealOs(), images, labels).value();
   EXPECT_EQ(CountClasses(data), 8);
-  EXPECT_TRUE(CheckLabels(data, 8, labels).ok());
-  status = CheckLabels(data, 5, labels);
+  EXPECT_TRUE(data.CheckClasses(8, labels).ok());
+  status = data.CheckClasses(5, labels);
   EXPECT_TRUE(IsError(status, ErrorCode::kLabelRange));
   EXPECT_THAT(std::string(status.message()), HasSubstr("sample 0 is 7"));
   EXPECT_TRUE(IsError(error("/no/such", labels), ErrorCode::kDataMissing));

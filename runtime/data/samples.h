@@ -33,6 +33,10 @@ class Samples {
   virtual std::vector<uint64_t> FieldBytes() const = 0;
   // Writes a sample; `out` has the place of each field.
   virtual void Write(int64_t sample, absl::Span<char* const> out) const = 0;
+  // kLabelRange where a model of `classes` classes cannot take the data: the
+  // first label that is not below; `path` is the file of the labels.
+  virtual absl::Status CheckClasses(int64_t classes,
+                                    const std::string& path) const = 0;
 };
 
 struct ReaderOptions {

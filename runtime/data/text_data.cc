@@ -122,6 +122,19 @@ void TokenSamples::Write(int64_t sample, absl::Span<char* const> out) const {
   }
 }
 
+absl::Status TokenSamples::CheckClasses(int64_t classes,
+                                        const std::string& path) const {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i] >= classes) {
+      return MakeError(ErrorCode::kLabelRange,
+                       absl::StrCat("'", path, "': token ", i, " is ",
+                                    tokens_[i], ", the model has ", classes,
+                                    " classes (0 to ", classes - 1, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TextData> LoadTextData(Os& os, const TextOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const bool evaluates =

@@ -45,6 +45,8 @@ class TokenSamples : public Samples {
   int64_t size() const override { return size_; }
   std::vector<uint64_t> FieldBytes() const override;
   void Write(int64_t sample, absl::Span<char* const> out) const override;
+  absl::Status CheckClasses(int64_t classes,
+                            const std::string& path) const override;
 
   const std::vector<uint16_t>& tokens() const { return tokens_; }
 

@@ -113,6 +113,15 @@ TEST(TokenSamplesTest, OrderIsAFunctionOfPosition) {
   EXPECT_NE(seen[0], seen[1]);
 }
 
+TEST(TokenSamplesTest, AModelOfFewerClassesIsRefused) {
+  TokenSamples data(Numbers(8), 3, 3, /*training=*/true);  // up to 107
+  EXPECT_TRUE(data.CheckClasses(108, "x").ok());
+  absl::Status status = data.CheckClasses(106, "file");
+  EXPECT_TRUE(IsError(status, ErrorCode::kLabelRange)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("'file': token 6 is 106, the model has 106 classes"));
+}
+
 TEST(TextDataTest, SplitsTheEndOff) {
   TextOptions options;
   std::string text;

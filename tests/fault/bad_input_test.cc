@@ -121,6 +121,98 @@ TEST(BadInputTest, DataThatIsNotWhole) {
       });
 }
 
+// The test job, with `text` as its data and a language model.
+std::function<void(const TestJob&)> TextJob(const std::string& text,
+                                            const std::string& more = "") {
+  return [=](const TestJob& job) {
+    WriteText(job.File("words"), text);
+    WriteText(job.path(), absl::StrCat(R"(name: "job"
+model { builtin { name: "gpt" args { key: "width" value: "8" } } }
+data { train { text { path: "words" context: 16 )",
+                                       more, R"( } } }
+batch_size: 2
+steps: 2
+)"));
+  };
+}
+
+TEST(BadInputTest, TextThatCannotBeUsed) {
+  const std::string words(200, 'w');
+  auto and_folder = [=](const TestJob& job) {
+    TextJob(words)(job);
+    ASSERT_TRUE(RealOs().MakeDirectories(job.File("folder")).ok());
+  };
+  CheckCases("text", Mlp(),
+             {
+                 {"missing text",
+                  Train({"data.train.text.path=nothing"}),
+                  "WEFT-5001",
+                  6,
+                  {"nothing", "No such file"},
+                  TextJob(words)},
+                 {"empty text",
+                  Train(),
+                  "WEFT-5003",
+                  6,
+                  {"words", "0 bytes"},
+                  TextJob("")},
+                 {"a folder without files",
+                  Train({"data.train.text.path=folder"}),
+                  "WEFT-5003",
+                  6,
+                  {"folder", "no regular file"},
+                  and_folder},
+                 {"shorter than the context",
+                  Train(),
+                  "WEFT-1004",
+                  2,
+                  {"words", "has 16 tokens", "at least 17", "context is 16"},
+                  TextJob(words.substr(0, 16))},
+                 {"nothing left to evaluate",
+                  Train(),
+                  "WEFT-1004",
+                  2,
+                  {"words", "evaluation part", "has 1 tokens"},
+                  TextJob(words, "eval_fraction: 0.004")},
+                 {"a vocabulary that the text does not give",
+                  Train(),
+                  "WEFT-1004",
+                  2,
+                  {"words", "300 byte pairs"},
+                  TextJob(words, "bpe { size: 300 }")},
+                 {"a vocabulary below the bytes",
+                  Train(),
+                  "WEFT-1004",
+                  2,
+                  {"bpe.size is 100", "257"},
+                  TextJob(words, "bpe { size: 100 }")},
+                 {"more samples in a step than in the text",
+                  Train({"batch_size=100"}),
+                  "WEFT-1006",
+                  2,
+                  {"100", "12 samples", "words"},
+                  TextJob(words)},
+                 {"a model of fewer tokens",
+                  Train({"model.builtin.args.classes=100"}),
+                  "WEFT-5004",
+                  6,
+                  {"words", "is 119", "100 classes"},
+                  TextJob(words)},
+                 {"a model of fewer positions",
+                  Train({"model.builtin.args.context=8"}),
+                  "WEFT-1005",
+                  2,
+                  {"context 8", "16 tokens"},
+                  TextJob(words)},
+                 {"a model of images",
+                  Train({"model.builtin.name=mlp"}),
+                  "WEFT-1005",
+                  2,
+                  {"no argument 'width'"},
+                  TextJob(words)},
+             });
+}
+
 TEST(BadInputTest, DataThatDoesNotFit) {
   const std::string images = kImages;
   CheckCases(

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -21,6 +20,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "tools/weft/job_data.h"
 
 namespace weft {
 namespace {
@@ -120,55 +120,6 @@ absl::Status Bad(absl::string_view message) {
   return MakeError(ErrorCode::kBadJob, message);
 }
 
-// Absolute, so that the resolved job means the same from every directory.
-std::string Absolute(const std::string& job_path, const std::string& path) {
-  namespace fs = std::filesystem;
-  if (path.empty()) return path;
-  fs::path joined = fs::path(job_path).parent_path() / path;
-  std::error_code error;
-  fs::path absolute = fs::absolute(joined, error);
-  return (error ? joined : absolute).lexically_normal().string();
-}
-
-absl::Status CheckIdx(const job::Dataset& dataset, absl::string_view which) {
-  if (!dataset.has_idx()) {
-    return Bad(absl::StrCat("data.", which, " names no data set (idx)"));
-  }
-  if (dataset.idx().images().empty() || dataset.idx().labels().empty()) {
-    return Bad(
-        absl::StrCat("data.", which, ".idx needs both images and labels"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ResolveData(const std::string& path, job::Job* job) {
-  job::Data* data = job->mutable_data();
-  WEFT_RETURN_IF_ERROR(CheckIdx(data->train(), "train"));
-  if (data->has_eval()) WEFT_RETURN_IF_ERROR(CheckIdx(data->eval(), "eval"));
-  for (job::Dataset* set : {data->mutable_train(), data->mutable_eval()}) {
-    if (!set->has_idx()) continue;
-    job::Idx* idx = set->mutable_idx();
-    idx->set_images(Absolute(path, idx->images()));
-    idx->set_labels(Absolute(path, idx->labels()));
-  }
-  if (!data->eval().has_idx()) data->clear_eval();
-  if (!data->has_shuffle()) data->set_shuffle(true);
-  job::Normalize* normalize = data->mutable_normalize();
-  if (!normalize->has_std()) normalize->set_std(1);
-  if (!(normalize->std() > 0) || !std::isfinite(normalize->std()) ||
-      !std::isfinite(normalize->mean())) {
-    return Bad(absl::StrCat("data.normalize: mean is ", normalize->mean(),
-                            ", std ", normalize->std(),
-                            "; expected finite numbers, std above 0"));
-  }
-  if (!data->has_prefetch()) data->set_prefetch(2);
-  if (data->prefetch() == 0 || data->prefetch() > 64) {
-    return Bad(absl::StrCat("data.prefetch is ", data->prefetch(),
-                            ", expected 1 to 64"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ResolveModel(const std::string& path, job::Job* job) {
   job::Model* model = job->mutable_model();
   switch (model->kind_case()) {
@@ -179,7 +130,7 @@ absl::Status ResolveModel(const std::string& path, job::Job* job) {
         return Bad("model.graph_text needs a path");
       }
       model->mutable_graph_text()->set_path(
-          Absolute(path, model->graph_text().path()));
+          AbsolutePath(path, model->graph_text().path()));
       return absl::OkStatus();
     case job::Model::KIND_NOT_SET:
       break;
@@ -519,7 +470,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   WEFT_RETURN_IF_ERROR(CheckName(job->name()));
   WEFT_RETURN_IF_ERROR(CheckPatterns(*job));
   WEFT_RETURN_IF_ERROR(ResolveModel(path, job));
-  WEFT_RETURN_IF_ERROR(ResolveData(path, job));
+  WEFT_RETURN_IF_ERROR(ResolveData(path, job->mutable_data()));
   float smoothing = job->loss().softmax_cross_entropy().label_smoothing();
   if (!(smoothing >= 0 && smoothing < 1)) {
     return Bad(
@@ -533,10 +484,12 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   if (job->devices().empty()) job->set_devices("cpu");
   job::Eval* eval = job->mutable_eval();
   if (!eval->has_every_epochs()) eval->set_every_epochs(1);
-  if (eval->metrics().empty()) eval->set_metrics("accuracy");
-  if (eval->metrics() != "accuracy") {
+  const std::string metrics =
+      job->data().train().has_text() ? "perplexity" : "accuracy";
+  if (eval->metrics().empty()) eval->set_metrics(metrics);
+  if (eval->metrics() != metrics) {
     return Bad(absl::StrCat("eval.metrics is '", eval->metrics(),
-                            "'; there is: accuracy"));
+                            "'; for this data there is: ", metrics));
   }
   job::Checkpoint* checkpoint = job->mutable_checkpoint();
   if (!checkpoint->has_keep()) checkpoint->set_keep(3);

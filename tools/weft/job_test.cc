@@ -163,6 +163,82 @@ TEST(JobTest, ContradictionsNameBothSides) {
   }
 }
 
+job::Job OfText() {
+  return ParseJob("j", R"(
+      model { builtin { name: "gpt" } }
+      data { train { text { path: "a" } } })")
+      .value();
+}
+
+TEST(JobTest, TextHasDefaults) {
+  job::Job job = OfText();
+  ASSERT_TRUE(ResolveJob("/jobs/j.txtpb", &job).ok());
+  const job::Text& text = job.data().train().text();
+  EXPECT_EQ(text.path(), "/jobs/a");
+  EXPECT_EQ(text.context(), 128u);
+  EXPECT_EQ(text.stride(), 128u);
+  EXPECT_TRUE(text.has_byte());
+  EXPECT_EQ(job.eval().metrics(), "perplexity");
+  EXPECT_FALSE(job.data().has_normalize());
+  // The resolved job is a job.
+  job::Job again = ParseJob("again", JobText(job)).value();
+  absl::Status status = ResolveJob("/elsewhere/j.txtpb", &again);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(JobText(again), JobText(job));
+
+  job = OfText();
+  for (const char* set :
+       {"data.train.text.context=9", "data.eval.text.path=b"}) {
+    ASSERT_TRUE(SetField(set, "--set", &job).ok()) << set;
+  }
+  job.mutable_data()->mutable_train()->mutable_text()->mutable_bpe();
+  ASSERT_TRUE(ResolveJob("/jobs/j.txtpb", &job).ok());
+  EXPECT_EQ(job.data().train().text().stride(), 9u);
+  EXPECT_EQ(job.data().train().text().bpe().size(), 1024u);
+  EXPECT_EQ(job.data().eval().text().path(), "/jobs/b");
+}
+
+TEST(JobTest, TextsThatCannotBeMeant) {
+  const std::vector<std::vector<const char*>> cases = {
+      {"data.train.text.path=", "", "train.text needs a path"},
+      {"data.eval.text.path=", "", "eval.text needs a path"},
+      {"data.train.text.context=0", "", "context is 0"},
+      {"data.train.text.context=1048577", "", "context is 1048577"},
+      {"data.train.text.stride=0", "", "stride is 0"},
+      {"data.train.text.bpe.size=256", "", "bpe.size is 256, expected 257"},
+      {"data.train.text.bpe.size=65537", "", "bpe.size is 65537"},
+      {"data.train.text.eval_fraction=1", "", "eval_fraction is 1"},
+      {"data.train.text.eval_fraction=-0.5", "", "eval_fraction is -0.5"},
+      {"data.train.text.eval_fraction=nan", "", "eval_fraction is nan"},
+      {"data.train.text.eval_fraction=0.5", "data.eval.text.path=b",
+       "choose one"},
+      {"data.eval.text.path=b", "data.eval.text.context=3", "a path alone"},
+      {"data.eval.text.path=b", "data.eval.text.bpe.size=300", "a path alone"},
+      {"data.eval.idx.images=b", "data.eval.idx.labels=c",
+       "data.train is text and data.eval idx"},
+      {"data.normalize.mean=0.5", "", "normalize is for images"},
+      {"eval.metrics=accuracy", "", "there is: perplexity"},
+  };
+  for (const auto& c : cases) {
+    job::Job job = OfText();
+    for (int i : {0, 1}) {
+      if (!*c[i]) continue;
+      ASSERT_TRUE(SetField(c[i], "--set", &job).ok()) << c[i];
+    }
+    ExpectError(ResolveJob("j.txtpb", &job), ErrorCode::kBadJob, c[2]);
+  }
+  job::Job job = OfText();
+  job.mutable_data()->mutable_train()->mutable_text()->set_path({'a', 0, 'z'});
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob,
+              "data.train.text.path is 'a\\x00z'");
+  job = OfText();
+  job.mutable_data()->clear_train();
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "names no data set");
+  job = OfText();
+  job.mutable_data()->mutable_eval();
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "data.eval names no");
+}
+
 TEST(JobTest, PatternsAreBounded) {
   job::Job job = Small();
   job.mutable_optimizer()->mutable_sgd()->set_decay_exclude(

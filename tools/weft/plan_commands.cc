@@ -29,8 +29,7 @@ struct PlanFlags {
 // The model of the job, before any program is made of it: what a user may take
 // as the start of a graph text.
 absl::Status ShowModel(const TrainOptions& options, const Prepared& prepared) {
-  DataInfo info;
-  info.image = prepared.train_data.image;
+  DataInfo info = prepared.info;
   info.classes = prepared.programs.classes;
   int64_t batch = prepared.job.batch_size() / prepared.job.micro_batches();
   WEFT_ASSIGN_OR_RETURN(Graph model,

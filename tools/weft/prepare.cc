@@ -6,16 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "runtime/data/image_data.h"
+#include "runtime/data/text_data.h"
 #include "runtime/session/device_oracle.h"
 #include "tools/weft/job.h"
 #include "tools/weft/memory_limit.h"
 
 namespace weft {
 namespace {
-
-absl::StatusOr<data::ImageData> LoadIdx(Os& os, const job::Idx& idx) {
-  return data::LoadImageData(os, idx.images(), idx.labels());
-}
 
 data::ReaderOptions TrainReader(const job::Job& job) {
   data::ReaderOptions options;
@@ -36,40 +34,90 @@ data::ReaderOptions EvalReader(const job::Job& job) {
   return options;
 }
 
-absl::Status LoadData(const TrainOptions& options, Prepared* out) {
-  const job::Job& job = out->job;
-  const job::Idx& train = job.data().train().idx();
-  WEFT_ASSIGN_OR_RETURN(out->train_data, LoadIdx(*options.os, train));
-  WEFT_RETURN_IF_ERROR(
-      data::CheckBatch(out->train_data, job.batch_size(), train.images()));
-  out->train_reader =
-      std::make_unique<data::BatchReader>(&out->train_data, TrainReader(job));
-  out->total_steps = job.steps() != 0
-                         ? static_cast<int64_t>(job.steps())
-                         : out->train_reader->StepsOf(job.epochs());
-  if (!job.data().has_eval()) return absl::OkStatus();
-  const job::Idx& eval = job.data().eval().idx();
-  WEFT_ASSIGN_OR_RETURN(out->eval_data, LoadIdx(*options.os, eval));
-  if (out->eval_data->image != out->train_data.image) {
+absl::Status LoadImages(Os& os, const job::Data& data, Prepared* out) {
+  auto load = [&os](const job::Idx& idx) {
+    return data::LoadImageData(os, idx.images(), idx.labels());
+  };
+  const job::Idx& idx = data.train().idx();
+  WEFT_ASSIGN_OR_RETURN(data::ImageData train, load(idx));
+  out->info.image = train.image;
+  out->info.classes = data::CountClasses(train);
+  out->fingerprint = train.fingerprint;
+  out->read_seconds = train.inflate_seconds;
+  out->train_data = std::make_unique<data::ImageData>(std::move(train));
+  if (!data.has_eval()) return absl::OkStatus();
+  const job::Idx& eval_idx = data.eval().idx();
+  WEFT_ASSIGN_OR_RETURN(data::ImageData eval, load(eval_idx));
+  if (eval.image != out->info.image) {
     return MakeError(
         ErrorCode::kDataFormat,
-        absl::StrCat("images of '", eval.images(), "' are ",
-                     out->eval_data->image.ToString(), ", those of '",
-                     train.images(), "' ", out->train_data.image.ToString()));
+        absl::StrCat("images of '", eval_idx.images(), "' are ",
+                     eval.image.ToString(), ", those of '", idx.images(), "' ",
+                     out->info.image.ToString()));
   }
-  out->eval_reader =
-      std::make_unique<data::BatchReader>(&*out->eval_data, EvalReader(job));
+  out->read_seconds += eval.inflate_seconds;
+  out->eval_data = std::make_unique<data::ImageData>(std::move(eval));
   return absl::OkStatus();
 }
 
+absl::Status LoadText(Os& os, const job::Data& data, Prepared* out) {
+  const job::Text& train = data.train().text();
+  data::TextOptions options;
+  options.path = train.path();
+  options.eval_path = data.eval().text().path();
+  options.eval_fraction = train.eval_fraction();
+  options.context = train.context();
+  options.stride = train.stride();
+  if (train.has_bpe()) options.vocabulary = train.bpe().size();
+  WEFT_ASSIGN_OR_RETURN(data::TextData text, data::LoadTextData(os, options));
+  out->info.context = options.context;
+  out->info.classes = text.vocabulary.size();
+  out->fingerprint = text.fingerprint;
+  out->read_seconds = text.read_seconds;
+  out->eval_bytes = text.eval_bytes;
+  out->train_data = std::move(text.train);
+  out->eval_data = std::move(text.eval);
+  return absl::OkStatus();
+}
+
+// What messages about a data set name.
+const std::string& ImagesOf(const job::Dataset& set) {
+  return set.has_idx() ? set.idx().images() : set.text().path();
+}
+const std::string& LabelsOf(const job::Dataset& set) {
+  return set.has_idx() ? set.idx().labels() : set.text().path();
+}
+
+absl::Status LoadData(const TrainOptions& options, Prepared* out) {
+  const job::Job& job = out->job;
+  const job::Data& data = job.data();
+  WEFT_RETURN_IF_ERROR(data.train().has_text()
+                           ? LoadText(*options.os, data, out)
+                           : LoadImages(*options.os, data, out));
+  WEFT_RETURN_IF_ERROR(data::CheckBatch(*out->train_data, job.batch_size(),
+                                        ImagesOf(data.train())));
+  out->train_reader = std::make_unique<data::BatchReader>(out->train_data.get(),
+                                                          TrainReader(job));
+  out->total_steps = job.steps() != 0
+                         ? static_cast<int64_t>(job.steps())
+                         : out->train_reader->StepsOf(job.epochs());
+  out->info.total_steps = out->total_steps;
+  out->info.has_eval = out->eval_data != nullptr;
+  if (out->eval_data == nullptr) return absl::OkStatus();
+  out->eval_reader = std::make_unique<data::BatchReader>(out->eval_data.get(),
+                                                         EvalReader(job));
+  return absl::OkStatus();
+}
+
+// A text that is split has both parts in one file.
 absl::Status CheckAllLabels(const Prepared& prepared) {
   const job::Data& data = prepared.job.data();
   int64_t classes = prepared.programs.classes;
-  WEFT_RETURN_IF_ERROR(data::CheckLabels(prepared.train_data, classes,
-                                         data.train().idx().labels()));
-  if (!prepared.eval_data.has_value()) return absl::OkStatus();
-  return data::CheckLabels(*prepared.eval_data, classes,
-                           data.eval().idx().labels());
+  WEFT_RETURN_IF_ERROR(
+      prepared.train_data->CheckClasses(classes, LabelsOf(data.train())));
+  if (prepared.eval_data == nullptr) return absl::OkStatus();
+  return prepared.eval_data->CheckClasses(
+      classes, LabelsOf(data.has_eval() ? data.eval() : data.train()));
 }
 
 // What a session allocates on each device: one state for all programs, and the
@@ -123,13 +171,19 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
 
 double Prepared::EpochOf(uint64_t step) const {
   return static_cast<double>(step) * job.batch_size() /
-         static_cast<double>(train_data.samples);
+         static_cast<double>(train_data->size());
 }
 
 std::vector<std::string> TrainingMetrics(const job::Job& job) {
-  std::vector<std::string> names = {"loss", "weight", "correct",
-                                    "learning_rate"};
+  std::vector<std::string> names = EvaluationMetrics(job);
+  names.push_back("learning_rate");
   if (job.optimizer().clip_norm() > 0) names.push_back("grad_norm");
+  return names;
+}
+
+std::vector<std::string> EvaluationMetrics(const job::Job& job) {
+  std::vector<std::string> names = {"loss", "weight"};
+  if (!job.data().train().has_text()) names.push_back("correct");
   return names;
 }
 
@@ -148,18 +202,13 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   WEFT_ASSIGN_OR_RETURN(out->devices,
                         JobDevices::Open(job.devices(), options.plugins));
   WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));
-  DataInfo info;
-  info.image = out->train_data.image;
-  info.classes = data::CountClasses(out->train_data);
-  info.total_steps = out->total_steps;
-  info.has_eval = out->eval_data.has_value();
   runtime::DeviceOracle oracle(out->devices.pointers());
   ProgramOptions program_options;
   program_options.dumps = options.dumps;
   program_options.launch_order_seed = options.launch_order_seed;
   program_options.max_state_bytes = HostMemoryLimit(*options.os).bytes;
   absl::StatusOr<Programs> programs =
-      BuildPrograms(*options.os, job, info, out->devices.plan(),
+      BuildPrograms(*options.os, job, out->info, out->devices.plan(),
                     out->devices.compute(), oracle, program_options);
   WEFT_RETURN_IF_ERROR(oracle.status());
   if (!programs.ok()) return programs.status();

@@ -7,13 +7,12 @@
 #define WEFT_TOOLS_WEFT_PREPARE_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/proto/job.pb.h"
-#include "runtime/data/image_data.h"
+#include "runtime/data/samples.h"
 #include "runtime/pool/host_threads.h"
 #include "tools/weft/devices.h"
 #include "tools/weft/programs.h"
@@ -26,8 +25,12 @@ struct Prepared {
   // Before the devices: kernels may use the threads until the last one closes.
   std::unique_ptr<runtime::HostThreads> threads;
   JobDevices devices;
-  data::ImageData train_data;
-  std::optional<data::ImageData> eval_data;
+  std::unique_ptr<data::Samples> train_data;
+  std::unique_ptr<data::Samples> eval_data;  // null: nothing to evaluate on
+  std::string fingerprint;                   // of the training data
+  double read_seconds = 0;                   // of all data, from its files
+  int64_t eval_bytes = 0;  // of the text that is predicted; 0 for images
+  DataInfo info;           // what the data says about the programs
   std::unique_ptr<data::BatchReader> train_reader;
   std::unique_ptr<data::BatchReader> eval_reader;  // null without eval_data
   int64_t total_steps = 0;
@@ -38,6 +41,9 @@ struct Prepared {
 
 // The names of the training program's sinks, one number a step each.
 std::vector<std::string> TrainingMetrics(const job::Job& job);
+
+// The same of the evaluation program: sums over a batch.
+std::vector<std::string> EvaluationMetrics(const job::Job& job);
 
 // Reads the job file of `options`, or the resolved job of the run to resume.
 absl::StatusOr<job::Job> ReadJob(const TrainOptions& options);

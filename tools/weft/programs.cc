@@ -200,6 +200,7 @@ absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
     input.batch = batch;
     input.image = data.image;
     input.classes = data.classes;
+    input.context = data.context;
     return models::BuildModel(builtin.name(), args, input);
   }
   const std::string& path = job.model().graph_text().path();
@@ -227,6 +228,7 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
                                               int64_t classes) {
   TrainingSpec spec;
   spec.data.image = data.image;
+  spec.data.context = data.context;
   spec.data.classes = classes;
   spec.data.mean = job.data().normalize().mean();
   spec.data.std = job.data().normalize().std();

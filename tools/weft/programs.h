@@ -29,10 +29,11 @@ namespace weft {
 
 // What a job's data says about its programs.
 struct DataInfo {
-  Shape image;          // of one sample
-  int64_t classes = 0;  // that the labels have
+  Shape image;          // of one sample; nothing for text
+  int64_t classes = 0;  // that the labels have; of text, its vocabulary
   int64_t total_steps = 0;
   bool has_eval = false;
+  int64_t context = 0;  // tokens of one sample; 0: images
 };
 
 struct ProgramOptions {

@@ -78,6 +78,17 @@ TrainOptions MakeOptions(const CommandContext& context,
   return options;
 }
 
+// What data of its kind is judged by, besides the loss.
+void AddMetrics(const std::string& prefix, const EvalResult& eval,
+                nlohmann::ordered_json* out) {
+  if (eval.perplexity > 0) {
+    (*out)[prefix + "perplexity"] = eval.perplexity;
+    (*out)[prefix + "bits_per_byte"] = eval.bits_per_byte;
+  } else {
+    (*out)[prefix + "accuracy"] = eval.accuracy;
+  }
+}
+
 void PrintTrain(const TrainResult& result, bool json) {
   if (json) {
     nlohmann::ordered_json out = {
@@ -91,7 +102,7 @@ void PrintTrain(const TrainResult& result, bool json) {
         {"device_bytes", result.device_bytes}};
     if (result.eval.samples > 0) {
       out["eval_loss"] = result.eval.loss;
-      out["eval_accuracy"] = result.eval.accuracy;
+      AddMetrics("eval_", result.eval, &out);
     }
     if (result.profile.has_value()) {
       out["profile"] = nlohmann::ordered_json::parse(
@@ -110,7 +121,7 @@ void PrintTrain(const TrainResult& result, bool json) {
                 static_cast<unsigned long long>(result.steps),
                 result.run_directory.c_str());
   } else if (result.eval.samples > 0) {
-    std::printf("test accuracy %.4f\n", result.eval.accuracy);
+    std::printf("%s\n", MetricsText(result.eval).c_str());
   } else {
     std::printf("loss %.6f\n", result.final_loss);
   }
@@ -141,13 +152,13 @@ absl::Status RunEval(CommandContext* context, const TrainFlags& flags) {
   TrainOptions options = MakeOptions(*context, flags);
   WEFT_ASSIGN_OR_RETURN(EvalResult result, Evaluate(options));
   if (flags.json) {
-    nlohmann::ordered_json out = {{"loss", result.loss},
-                                  {"accuracy", result.accuracy},
-                                  {"samples", result.samples}};
+    nlohmann::ordered_json out = {{"loss", result.loss}};
+    AddMetrics("", result, &out);
+    out["samples"] = result.samples;
     std::printf("%s\n", Text(out).c_str());
   } else {
-    std::printf("test accuracy %.4f  loss %.4f  samples %.0f\n",
-                result.accuracy, result.loss, result.samples);
+    std::printf("%s  loss %.4f  samples %.0f\n", MetricsText(result).c_str(),
+                result.loss, result.samples);
   }
   return absl::OkStatus();
 }

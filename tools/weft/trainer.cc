@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -39,6 +40,14 @@ absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
 
 }  // namespace
 
+std::string MetricsText(const EvalResult& eval) {
+  if (eval.perplexity > 0) {
+    return absl::StrFormat("test perplexity %.4f  bits per byte %.4f",
+                           eval.perplexity, eval.bits_per_byte);
+  }
+  return absl::StrFormat("test accuracy %.4f", eval.accuracy);
+}
+
 absl::StatusOr<TrainResult> Train(const TrainOptions& options) {
   TrainOptions resolved = options;
   if (!options.resume.empty()) {
@@ -62,14 +71,16 @@ absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Prepared> prepared,
                         Prepare(options, job));
   if (prepared->eval_reader == nullptr) {
-    return MakeError(ErrorCode::kBadJob, "the job names no data.eval");
+    return MakeError(
+        ErrorCode::kBadJob,
+        "the job names no data.eval, and no eval_fraction of a text");
   }
   WEFT_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
                         checkpoint::Load(*options.os, options.resume));
   StateBuffers state(prepared->programs.graphs.at("train"));
   WEFT_RETURN_IF_ERROR(state.Fill(loaded));
   EvalSums sums;
-  ScalarSinks sinks({"loss", "weight", "correct"},
+  ScalarSinks sinks(EvaluationMetrics(job),
                     [&](uint64_t step, const ScalarSinks::Values& values) {
                       sums.Add(values);
                       return absl::OkStatus();
@@ -85,7 +96,7 @@ absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
   WEFT_RETURN_IF_ERROR(session->Run("load", 0, 1).status());
   WEFT_RETURN_IF_ERROR(
       session->Run("eval", 0, prepared->eval_reader->StepsOf(1)).status());
-  return sums.Result();
+  return sums.Result(prepared->eval_bytes);
 }
 
 }  // namespace weft

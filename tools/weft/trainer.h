@@ -67,10 +67,15 @@ struct TrainOptions {
 };
 
 struct EvalResult {
-  double loss = 0;
-  double accuracy = 0;
-  double samples = 0;  // 0: not evaluated
+  double loss = 0;           // mean over samples
+  double accuracy = 0;       // of images
+  double samples = 0;        // images or tokens; 0: not evaluated
+  double perplexity = 0;     // of text: e^loss; 0 for images
+  double bits_per_byte = 0;  // of text, whatever its tokens are
 };
+
+// For people, without the loss: "test accuracy 0.9123".
+std::string MetricsText(const EvalResult& eval);
 
 struct TrainResult {
   std::string run_directory;

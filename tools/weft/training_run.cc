@@ -37,6 +37,10 @@ constexpr absl::string_view kEvalLoss = "eval_loss";
 // makes another model, which should not surprise.
 std::string Classes(const Prepared& prepared) {
   const job::Model& model = prepared.job.model();
+  if (prepared.info.context > 0) {
+    return absl::StrCat("vocabulary ", prepared.info.classes, ", context ",
+                        prepared.info.context);
+  }
   const bool given =
       !model.has_builtin() || model.builtin().args().contains("classes");
   return absl::StrCat(prepared.programs.classes, " classes (",
@@ -44,6 +48,20 @@ std::string Classes(const Prepared& prepared) {
 }
 
 }  // namespace
+
+EvalResult EvalSums::Result(int64_t text_bytes) const {
+  EvalResult result;
+  result.loss = loss / weight;
+  result.samples = weight;
+  if (text_bytes > 0) {
+    result.perplexity = std::exp(result.loss);
+    result.bits_per_byte =
+        loss / std::log(2.0) / static_cast<double>(text_bytes);
+  } else {
+    result.accuracy = correct / weight;
+  }
+  return result;
+}
 
 absl::StatusOr<TrainResult> TrainingRun::Execute() {
   absl::Status status =
@@ -85,9 +103,7 @@ absl::Status TrainingRun::ExecuteSteps() {
   const bool fresh = options_.resume.empty();
   if (fresh) WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
-  result_.inflate_seconds =
-      prepared_->train_data.inflate_seconds +
-      (prepared_->eval_data ? prepared_->eval_data->inflate_seconds : 0);
+  result_.inflate_seconds = prepared_->read_seconds;
   if (fresh) WEFT_RETURN_IF_ERROR(SavePlan());
   state_ =
       std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
@@ -132,7 +148,7 @@ void TrainingRun::Describe() {
       absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
   Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
                     parameters, " parameters, ", Classes(p), "; ",
-                    p.train_data.samples, " training samples, ", p.total_steps,
+                    p.train_data->size(), " training samples, ", p.total_steps,
                     " steps of ", job_.batch_size()));
 }
 
@@ -186,7 +202,7 @@ absl::Status TrainingRun::LoadPrograms() {
       session_->LoadProgram(plans.at("load"), state_->LoadBindings()));
   if (prepared_->eval_reader == nullptr) return absl::OkStatus();
   eval_sinks_ = std::make_unique<ScalarSinks>(
-      std::vector<std::string>{"loss", "weight", "correct"},
+      EvaluationMetrics(job_),
       [this](uint64_t step, const ScalarSinks::Values& values) {
         return OnEvalBatch(values);
       });
@@ -352,6 +368,9 @@ absl::Status TrainingRun::OnStep(uint64_t step,
         train_names_[i] == "correct" ? values[i] / values[1] : values[i];
     record.values.emplace_back(
         train_names_[i] == "correct" ? "accuracy" : train_names_[i], value);
+    if (i == 0 && prepared_->info.context > 0) {
+      record.values.emplace_back("perplexity", std::exp(loss));
+    }
   }
   WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   result_.final_loss = loss;
@@ -376,21 +395,27 @@ absl::Status TrainingRun::RunEvaluation() {
   WEFT_RETURN_IF_ERROR(
       session_->Run("eval", 0, prepared_->eval_reader->StepsOf(1), whatever)
           .status());
-  result_.eval = sums_.Result();
+  result_.eval = sums_.Result(prepared_->eval_bytes);
   MetricsRecord record;
   record.step = step_;
   record.epoch = prepared_->EpochOf(step_);
-  record.values = {{std::string(kEvalLoss), result_.eval.loss},
-                   {"eval_accuracy", result_.eval.accuracy}};
+  record.values = {{std::string(kEvalLoss), result_.eval.loss}};
+  if (prepared_->eval_bytes > 0) {
+    record.values.emplace_back("eval_perplexity", result_.eval.perplexity);
+    record.values.emplace_back("eval_bits_per_byte",
+                               result_.eval.bits_per_byte);
+  } else {
+    record.values.emplace_back("eval_accuracy", result_.eval.accuracy);
+  }
   if (!evaluated_) {
     MutexLock lock(&mu_);
     WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   }
   Talk(absl::StrCat(
-      absl::StrFormat("epoch %.2f  step %d  loss %.4f  test loss %.4f  "
-                      "test accuracy %.4f",
+      absl::StrFormat("epoch %.2f  step %d  loss %.4f  test loss %.4f  ",
                       record.epoch, step_, result_.final_loss,
-                      result_.eval.loss, result_.eval.accuracy)));
+                      result_.eval.loss),
+      MetricsText(result_.eval)));
   // The last update of all is seen by no later training loss.
   if (!std::isfinite(result_.eval.loss) && job_.guards().stop_on_nan()) {
     return MakeError(
@@ -408,7 +433,7 @@ checkpoint::TrainState TrainingRun::State() const {
   state.set_seed(job_.seed());
   state.set_job(job_.name());
   state.set_model(checkpoint::Fingerprint(state_->tensors()));
-  state.set_data(prepared_->train_data.fingerprint);
+  state.set_data(prepared_->fingerprint);
   state.set_plan_hash(absl::StrCat(absl::Hex(
       prepared_->programs.plans.at("train").hash(), absl::kZeroPad16)));
   state.set_weft_version(std::string(kVersion));

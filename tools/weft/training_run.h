@@ -41,16 +41,15 @@ namespace weft {
 struct EvalSums {
   double loss = 0;
   double weight = 0;
-  double correct = 0;
+  double correct = 0;  // of images
 
   void Add(const ScalarSinks::Values& values) {
     loss += values[0];
     weight += values[1];
-    correct += values[2];
+    if (values.size() > 2) correct += values[2];
   }
-  EvalResult Result() const {
-    return {loss / weight, correct / weight, weight};
-  }
+  // `text_bytes`: what the samples stand for; 0 for images.
+  EvalResult Result(int64_t text_bytes) const;
 };
 
 class TrainingRun {
