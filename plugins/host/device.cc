@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "glog/logging.h"
@@ -133,10 +134,13 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const Plugin& plugin,
   const weft_code code =
       plugin.device().device_open(index, &raw, &context.handle, &status);
   if (code == WEFT_INVALID && !options.empty()) {
+    // Most likely one of these, but the plugin alone knows.
     return MakeError(
         ErrorCode::kBadValue,
         absl::StrCat("device ", DeviceName(plugin, index),
-                     ", an option is refused: ", Text(status.message)));
+                     ": device_open refused its arguments (options: ",
+                     absl::StrJoin(options, ", ", absl::PairFormatter("=")),
+                     "): ", Text(status.message)));
   }
   if (code != WEFT_OK) return context.Fail("device_open", code, status);
   return std::unique_ptr<Device>(new Device(context, std::move(info)));
@@ -221,14 +225,15 @@ absl::StatusOr<std::unique_ptr<Stream>> Device::OpenStream(
     int32_t priority, uint64_t notify_token) {
   auto options = NewStruct<weft_stream_options>();
   options.priority = priority;
-  options.notify_token = notify_token;
+  // A device that is polled all the same would only wake the worker in vain.
+  options.notify_token = info_.notifies ? notify_token : 0;
   weft_stream* handle = nullptr;
   weft_status status = NewStatus();
   const weft_code code = plugin().device().stream_open(
       context_.handle, &options, &handle, &status);
   if (code != WEFT_OK) return context_.Fail("stream_open", code, status);
   return std::unique_ptr<Stream>(
-      new Stream(context_, handle, info_.notifies && notify_token != 0));
+      new Stream(context_, handle, options.notify_token != 0));
 }
 
 absl::StatusOr<void*> Device::HostMap(weft_mem mem, uint64_t offset,
@@ -343,7 +348,11 @@ absl::Status Stream::TimedOut(absl::string_view call, uint64_t tick,
 
 absl::Status Stream::Sync(uint64_t timeout_ns, bool* busy) {
   uint64_t tick = 0;
-  WEFT_RETURN_IF_ERROR(Mark(&tick));
+  if (absl::Status marked = Mark(&tick); !marked.ok()) {
+    // Without a tick nobody can tell when the work before it ends.
+    if (busy != nullptr) *busy = true;
+    return marked;
+  }
   WEFT_ASSIGN_OR_RETURN(const bool done, Wait(tick, timeout_ns));
   if (done) return absl::OkStatus();
   if (busy != nullptr) *busy = true;

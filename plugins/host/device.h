@@ -134,7 +134,8 @@ class Stream {
 
   // Mark, and wait until it is done. After `timeout_ns` kDeviceFailed, which
   // names the device and the tick; the work is then still under way, and what
-  // it uses must stay (`busy`, where not null, is set).
+  // it uses must stay (`busy`, where not null, is set). The same where Mark
+  // fails.
   absl::Status Sync(uint64_t timeout_ns = kLongWaitNs, bool* busy = nullptr);
 
   // Bumps *word, a futex word, when the work submitted so far is done.

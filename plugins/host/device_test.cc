@@ -203,7 +203,9 @@ TEST(DeviceTest, NoSuchDeviceOrOption) {
   ExpectCode(Device::Open(ToyPlugin(), 7).status(), ErrorCode::kDeviceNotFound,
              "has no device 7; it has 2");
   ExpectCode(Device::Open(ToyPlugin(), 0, {{"knwon", "1"}}).status(),
-             ErrorCode::kBadValue, "unknown option 'knwon'");
+             ErrorCode::kBadValue,
+             "device_open refused its arguments (options: knwon=1): unknown "
+             "option 'knwon'");
   EXPECT_TRUE(Device::Open(ToyPlugin(), 1, {{"known", "1"}}).ok());
 }
 
@@ -234,6 +236,10 @@ TEST(DeviceTest, WhatCouldNotBeObtainedIsNotInUse) {
     }
     obtaining = Obtaining::kWell;
     EXPECT_EQ(device->GetMemInfo()->bytes_in_use, 0u);
+    // Nor ever was.
+    if (how == Obtaining::kNothing) {
+      EXPECT_EQ(device->GetMemInfo()->peak_bytes, 0u);
+    }
     const weft_mem all = device->Alloc(1 << 20).value();
     EXPECT_TRUE(device->Free(all).ok());
   }
@@ -592,6 +598,50 @@ TEST(TablesTest, WaitsHaveAnEnd) {
   EXPECT_TRUE(busy);
   ExpectCode(t->WaitTick(*s, 1, 7'000'000), ErrorCode::kDeviceFailed,
              "tick 1 is not done after 7 ms");
+}
+
+// Work whose end nobody can name may still be under way.
+TEST(TablesTest, WithoutATickTheWorkIsBusy) {
+  Spoilt blind;
+  blind.device.stream_mark = [](weft_stream*, uint64_t*,
+                                weft_status*) -> weft_code {
+    return WEFT_INTERNAL;
+  };
+  std::unique_ptr<Device> device =
+      Device::Open(*blind.Adopt().value(), 0).value();
+  auto s = device->OpenStream().value();
+  bool busy = false;
+  ExpectCode(s->Sync(5'000'000, &busy), ErrorCode::kDeviceFailed,
+             "toy:0, stream_mark: INTERNAL");
+  EXPECT_TRUE(busy);
+}
+
+// A device that does not say that it notifies gets no token to do so.
+TEST(TablesTest, OnlyWhoNotifiesGetsAToken) {
+  static uint64_t token;
+  static uint32_t flags;
+  Spoilt quiet;
+  static auto* const toy_open = quiet.device.stream_open;
+  static auto* const toy_info = quiet.device.device_info;
+  quiet.device.stream_open = [](weft_device* d, const weft_stream_options* o,
+                                weft_stream** out, weft_status* status) {
+    token = o->notify_token;
+    return toy_open(d, o, out, status);
+  };
+  quiet.device.device_info = [](uint32_t index, weft_device_info* out,
+                                weft_status* status) {
+    const weft_code code = toy_info(index, out, status);
+    out->flags |= flags;
+    return code;
+  };
+  const Plugin* plugin = quiet.Adopt().value();
+  for (bool notifies : {false, true}) {
+    flags = notifies ? WEFT_DEVICE_NOTIFIES : 0;
+    std::unique_ptr<Device> device = Device::Open(*plugin, 0).value();
+    auto s = device->OpenStream(/*priority=*/0, /*notify_token=*/17).value();
+    EXPECT_EQ(s->notifies(), notifies);
+    EXPECT_EQ(token, notifies ? 17u : 0u);
+  }
 }
 
 TEST(TablesTest, OptionalSlotBeyondTheTable) {

@@ -25,13 +25,18 @@ absl::string_view View(weft_string s) {
 }  // namespace
 
 void SetHostHooks(const HostHooks& hooks) {
-  g_parallel_for.store(hooks.parallel_for);
-  g_thread_budget.store(hooks.thread_budget);
-  g_notify.store(hooks.notify);
+  SetThreadHooks(hooks.parallel_for, hooks.thread_budget);
+  SetNotifyHook(hooks.notify);
 }
 
-HostHooks CurrentHostHooks() {
-  return {g_parallel_for.load(), g_thread_budget.load(), g_notify.load()};
+void SetThreadHooks(decltype(HostHooks::parallel_for) parallel_for,
+                    decltype(HostHooks::thread_budget) thread_budget) {
+  g_parallel_for.store(parallel_for);
+  g_thread_budget.store(thread_budget);
+}
+
+void SetNotifyHook(decltype(HostHooks::notify) notify) {
+  g_notify.store(notify);
 }
 
 HostServices::HostServices(
@@ -71,7 +76,7 @@ uint32_t HostServices::BuildFlags() {
 #endif
 #if defined(__SANITIZE_ADDRESS__)
   return WEFT_BUILD_ASAN;
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(__SANITIZE_THREAD__) || defined(WEFT_SANITIZE_THREAD)
   return WEFT_BUILD_TSAN;
 #else
   return 0;

@@ -34,8 +34,11 @@ struct HostHooks {
   void (*notify)(uint64_t token) = nullptr;
 };
 void SetHostHooks(const HostHooks& hooks);
-// What is set now: to change one and keep the others.
-HostHooks CurrentHostHooks();
+// A part of them, for one who knows nothing of the rest: two parts may be set
+// at once.
+void SetThreadHooks(decltype(HostHooks::parallel_for) parallel_for,
+                    decltype(HostHooks::thread_budget) thread_budget);
+void SetNotifyHook(decltype(HostHooks::notify) notify);
 
 class HostServices {
  public:

@@ -1,6 +1,6 @@
-// A whole device for authors whose work is done when the call returns and whose
-// memory the host can address: a CPU, or a simple simulator. What is left to
-// write is a description, kernels, and a macro:
+// A whole device for authors whose kernels run inside the call, in memory that
+// the host can address: a CPU, or a simple simulator. What is left to write is
+// a description, kernels, and a macro:
 //
 //   struct Toy {
 //     static constexpr char kName[] = "toy";      // device kind
@@ -115,9 +115,8 @@ class InlineDevice {
         (std::max<uint64_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
     {
       std::lock_guard<std::mutex> lock(mu_);
-      if (in_use_ + bytes > limit) NoRoom(bytes);
-      in_use_ += bytes;  // before Obtain, so that the limit holds
-      peak_ = std::max(peak_, in_use_);
+      if (reserved_ + bytes > limit) NoRoom(bytes);
+      reserved_ += bytes;  // before Obtain, so that the limit holds
     }
     void* memory = nullptr;
     try {
@@ -126,11 +125,13 @@ class InlineDevice {
       if (memory == nullptr) NoRoom(bytes);
       const weft_mem mem = reinterpret_cast<weft_mem>(memory);
       allocations_[mem] = Allocation{bytes, obtained};
+      in_use_ += bytes;
+      peak_ = std::max(peak_, in_use_);
       return mem;
     } catch (...) {
       if (memory != nullptr) Release(memory, obtained);
       std::lock_guard<std::mutex> lock(mu_);
-      in_use_ -= bytes;
+      reserved_ -= bytes;
       throw;
     }
   }
@@ -146,6 +147,7 @@ class InlineDevice {
       gone = it->second;
       allocations_.erase(it);
       in_use_ -= gone.bytes;
+      reserved_ -= gone.bytes;
     }
     Release(reinterpret_cast<void*>(mem), gone.obtained);
   }
@@ -179,15 +181,16 @@ class InlineDevice {
 
   // Pre-condition: mu_ is held.
   [[noreturn]] void NoRoom(uint64_t bytes) const {
-    throw Error(WEFT_OOM, std::to_string(bytes) +
-                              " bytes do not fit: " + std::to_string(in_use_) +
-                              " of " + std::to_string(info_.memory_bytes) +
-                              " are in use");
+    throw Error(WEFT_OOM,
+                std::to_string(bytes) +
+                    " bytes do not fit: " + std::to_string(reserved_) + " of " +
+                    std::to_string(info_.memory_bytes) + " are in use");
   }
 
   weft_device_info info_{};
   std::mutex mu_;
   std::unordered_map<weft_mem, Allocation> allocations_;
+  uint64_t reserved_ = 0;  // in use or about to be
   uint64_t in_use_ = 0;
   uint64_t peak_ = 0;
   std::atomic<uint64_t> handles_{0};  // streams and kernels

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -172,6 +173,44 @@ TEST(WakeTokenTest, WakesItsWordWhileItLives) {
   WakeToken::Notify(~uint64_t{0});
   EXPECT_EQ(*word.raw(), before);
   EXPECT_NE(WakeToken(&word).number(), number);
+}
+
+TEST(WakeTokenTest, BeyondTheTableThereIsNoNumber) {
+  FutexWord word;
+  std::vector<std::unique_ptr<WakeToken>> tokens;
+  while (tokens.empty() || tokens.back()->number() != 0) {
+    tokens.push_back(std::make_unique<WakeToken>(&word));
+    ASSERT_LE(tokens.size(), 1025u);
+  }
+  EXPECT_EQ(tokens.size(), 1025u);
+  tokens.clear();
+  EXPECT_NE(WakeToken(&word).number(), 0u);
+}
+
+// Tokens come and go while others notify: a word is never posted to once its
+// token is gone.
+TEST(WakeTokenTest, NobodyPostsAfterTheEnd) {
+  std::atomic<uint64_t> number{0};
+  std::atomic<bool> end{false};
+  std::vector<std::thread> notifiers;
+  for (int i = 0; i < 2; ++i) {
+    notifiers.emplace_back([&] {
+      while (!end.load()) WakeToken::Notify(number.load());
+    });
+  }
+  for (int i = 0; i < 2000; ++i) {
+    FutexWord word;
+    {
+      WakeToken token(&word);
+      number = token.number();
+      std::this_thread::yield();
+    }
+    const uint32_t before = *word.raw();
+    std::this_thread::yield();
+    ASSERT_EQ(*word.raw(), before);
+  }
+  end = true;
+  for (std::thread& t : notifiers) t.join();
 }
 
 TEST(FutexWordTest, ForeignAdditionOfOneWakesToo) {

@@ -10,8 +10,9 @@
 // A plugin may keep a number for longer than the worker lives: numbers are
 // never used twice, and one whose token is gone wakes nobody.
 //
-// Threading: thread-safe; Notify holds a lock for the time of a look-up and a
-// post. Ownership: borrows the word, which outlives the token.
+// Threading: thread-safe; Notify neither blocks nor allocates. The destructor
+// waits for those who are posting at that moment. Ownership: borrows the word,
+// which outlives the token.
 #ifndef WEFT_RUNTIME_BUS_WAKE_TOKEN_H_
 #define WEFT_RUNTIME_BUS_WAKE_TOKEN_H_
 
@@ -29,12 +30,14 @@ class WakeToken {
   WakeToken(const WakeToken&) = delete;
   WakeToken& operator=(const WakeToken&) = delete;
 
-  uint64_t number() const { return number_; }  // never 0
+  // 0, which wakes nobody, where 1024 tokens live already: whoever gets no
+  // number to notify with has to be polled.
+  uint64_t number() const { return number_; }
 
   static void Notify(uint64_t number);
 
  private:
-  uint64_t number_;
+  uint64_t number_ = 0;
 };
 
 }  // namespace weft::runtime

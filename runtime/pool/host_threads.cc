@@ -38,10 +38,7 @@ std::unique_ptr<HostThreads> HostThreads::Install(Os& os, uint32_t threads) {
   options.spin_ns = options.threads <= cores ? kSpinNs : 0;
   std::unique_ptr<HostThreads> installed(new HostThreads(options));
   g_pool.store(&installed->pool_, std::memory_order_release);
-  HostHooks hooks = CurrentHostHooks();
-  hooks.parallel_for = &ParallelFor;
-  hooks.thread_budget = &ThreadBudget;
-  SetHostHooks(hooks);
+  SetThreadHooks(&ParallelFor, &ThreadBudget);
   return installed;
 }
 

@@ -263,9 +263,8 @@ TEST(Cores, ThisMachine) {
 }
 
 TEST(HostThreads, AreWhatPluginsGet) {
-  HostHooks with_notify;
-  with_notify.notify = [](uint64_t) {};
-  SetHostHooks(with_notify);
+  static std::atomic<uint64_t> notified{0};
+  SetNotifyHook([](uint64_t token) { notified = token; });
   HostServices services("test", {});
   const weft_host_services& table = *services.host()->services;
   EXPECT_EQ(table.thread_budget(table.context), 1u);
@@ -273,7 +272,8 @@ TEST(HostThreads, AreWhatPluginsGet) {
     auto threads = HostThreads::Install(RealOs(), 3);
     EXPECT_EQ(threads->count(), 3u);
     EXPECT_EQ(table.thread_budget(table.context), 3u);
-    EXPECT_EQ(CurrentHostHooks().notify, with_notify.notify);
+    table.notify(table.context, 7);  // the other hook stays
+    EXPECT_EQ(notified, 7u);
     Meeting meeting(3);
     table.parallel_for(
         table.context, 3,

@@ -1,9 +1,9 @@
 #include "runtime/pool/thread.h"
 
 #include <signal.h>
-#include <string.h>
 
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +39,8 @@ absl::StatusOr<Thread> Thread::Start(const std::string& name,
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
     return MakeError(ErrorCode::kNoThread,
-                     absl::StrCat("thread '", name, "': ", strerror(error)));
+                     absl::StrCat("thread '", name, "': ",
+                                  std::generic_category().message(error)));
   }
   (void)argument.release();  // the thread's now
   return Thread(handle);

@@ -156,9 +156,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
   if (devices.empty()) {
     return MakeError(ErrorCode::kDeviceNotFound, "a session without devices");
   }
-  HostHooks hooks = CurrentHostHooks();
-  hooks.notify = &WakeToken::Notify;
-  SetHostHooks(hooks);
+  SetNotifyHook(&WakeToken::Notify);
   auto impl = std::make_unique<Impl>();
   impl->devices = devices;
   impl->options = options;

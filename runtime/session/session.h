@@ -11,11 +11,11 @@
 //   WEFT_RETURN_IF_ERROR(session->ReadState("fc1/weight", bytes));
 //
 // Load every program before the first Run: memory is allocated once, then, for
-// all of them. State is what has a logical name (Register.state): the same name
-// is the same memory in every program. Everything else overlays, because
-// programs switch only when all acts, messages and device work of the one
-// before are done. So a device's planned bytes are its state plus the largest
-// program plus constants, and PlannedBytes() says how many.
+// all of them. A register with a logical name (Register.state) is state: every
+// program that uses the name finds the same bytes. The rest of a program's
+// memory may lie over another program's, since Run returns only when nothing of
+// its program is under way. PlannedBytes() says what that comes to: the state,
+// the constants, and the program that needs most besides.
 //
 // A program runs under a lease: sources and variables may start a period only
 // while it lies below the lease, and the caller's thread, which is the control
