@@ -258,11 +258,22 @@ absl::Status SessionMemory::ReserveConstants(const plan::Plan& plan,
 }
 
 absl::Status SessionMemory::AllocateBlock(Block* block) {
-  if (block->mem != 0 || block->bytes == 0) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(block->mem, block->device->Alloc(block->bytes));
-  if (!block->device->info().host_mapped) return absl::OkStatus();
+  if (block->bytes == 0) return absl::OkStatus();
+  if (block->mem == 0) {
+    WEFT_ASSIGN_OR_RETURN(block->mem, block->device->Alloc(block->bytes));
+  }
+  // On its own: an attempt before may have failed in between.
+  if (!block->device->info().host_mapped || block->host != nullptr) {
+    return absl::OkStatus();
+  }
   WEFT_ASSIGN_OR_RETURN(void* host,
                         block->device->HostMap(block->mem, 0, block->bytes));
+  if (host == nullptr) {
+    return MakeError(ErrorCode::kDeviceFailed,
+                     absl::StrCat("device ", block->device->Name(),
+                                  ", host_map: maps nothing, though the device "
+                                  "says that the host reaches its memory"));
+  }
   block->host = static_cast<char*>(host);
   return absl::OkStatus();
 }
@@ -274,19 +285,26 @@ absl::Status SessionMemory::Allocate() {
     WEFT_RETURN_IF_ERROR(AllocateBlock(&d->constants));
   }
   std::vector<bool> used(devices_.size(), false);
+  absl::Status status = SubmitConstants(&used);
+  // After a failure as well: copies that were accepted read the plans and write
+  // memory that the caller may be about to free.
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    if (!used[d]) continue;
+    status.Update(devices_[d]->stream->Sync(sync_ns_, &busy_));
+  }
+  if (status.ok()) pending_.clear();
+  return status;
+}
+
+absl::Status SessionMemory::SubmitConstants(std::vector<bool>* used) {
   for (const PendingConstant& c : pending_) {
     if (c.data->empty()) continue;
     WEFT_ASSIGN_OR_RETURN(Stream * stream, StreamOf(c.device));
     WEFT_RETURN_IF_ERROR(
         stream->Copy(AtDevice(devices_[c.device]->constants.mem, c.offset),
                      AtHost(c.data->data()), c.data->size()));
-    used[c.device] = true;
+    (*used)[c.device] = true;
   }
-  for (size_t d = 0; d < devices_.size(); ++d) {
-    if (!used[d]) continue;
-    WEFT_RETURN_IF_ERROR(devices_[d]->stream->Sync(sync_ns_, &busy_));
-  }
-  pending_.clear();
   return absl::OkStatus();
 }
 

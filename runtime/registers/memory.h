@@ -14,7 +14,8 @@
 //   weft_place place = spot.At(copy);
 //
 // What was allocated is what the plans say, byte for byte: PlannedBytes() is
-// what the device's own counter shows afterwards.
+// what the device's own counter shows afterwards. It needs reservations only,
+// so it also tells, before anything is allocated, what a session would take.
 //
 // Threading: thread-compatible; read-only, and so thread-safe, after
 // Allocate(). Ownership: borrows the devices; frees its memory when destroyed,
@@ -127,7 +128,7 @@ class SessionMemory {
   // A device did not end its work in time: this object must not be destroyed.
   bool busy() const { return busy_; }
 
-  // By the session's device index.
+  // Of what is reserved so far, by the session's device index.
   uint64_t PlannedBytes(int device) const;
 
   const std::map<std::string, StateEntry>& states() const { return states_; }
@@ -161,6 +162,8 @@ class SessionMemory {
                              const std::vector<int>& device_of);
   absl::Status Grow(Block* block, uint64_t bytes, const char* what);
   absl::Status AllocateBlock(Block* block);
+  // Sets `used` of each device that has accepted a copy.
+  absl::Status SubmitConstants(std::vector<bool>* used);
   absl::StatusOr<Stream*> StreamOf(int device);
   absl::Status CopyState(const StateEntry& state, char* host, uint64_t bytes,
                          bool write);

@@ -1,6 +1,7 @@
 #include "runtime/session/control.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,9 +39,43 @@ Control::Control(Program* program,
       stop_(stop),
       finished_(program->workers().size(), 0),
       left_(program->workers().size(), false),
+      no_memory_(MakeError(
+          ErrorCode::kOutOfMemory,
+          absl::StrCat("program '", program->name(),
+                       "': the system gave its control no more memory"))),
       reported_(program->workers().size(), false) {}
 
 absl::StatusOr<uint64_t> Control::Run(uint64_t first_step, uint64_t periods) {
+  try {
+    return RunToEnd(first_step, periods);
+  } catch (const std::bad_alloc&) {
+    // Nobody else tells workers to leave, and the session's end waits for them.
+    CallBack();
+    return no_memory_;
+  }
+}
+
+// Ends a run without any memory for doing so.
+void Control::CallBack() {
+  for (size_t w = started_; w < left_.size(); ++w) Left(w);
+  aborting_ = true;
+  if (deadline_ns_ == 0) deadline_ns_ = NowNs() + 2 * options_.drain_ns;
+  Broadcast(Message::Abort());
+  while (left_count_ < left_.size()) {
+    if (NowNs() >= deadline_ns_) {
+      stuck_ = true;
+      return;
+    }
+    const uint32_t n =
+        program_.control_box()->Drain([this](const Message& message) {
+          if (message.kind == MessageKind::kStop) Left(message.reg);
+        });
+    if (n == 0) WaitForMessages();
+  }
+}
+
+absl::StatusOr<uint64_t> Control::RunToEnd(uint64_t first_step,
+                                           uint64_t periods) {
   first_ = program_.periods_done;
   end_ = first_ + periods;
   lease_ = first_;
@@ -51,6 +86,7 @@ absl::StatusOr<uint64_t> Control::Run(uint64_t first_step, uint64_t periods) {
     finished_[w] = worker.has_actors() ? first_ : ~uint64_t{0};
     worker.Begin(first_step);
     threads_[w]->Start(&worker);
+    started_ = w + 1;
   }
   ExtendLease();
   while (left_count_ < left_.size()) {
@@ -83,10 +119,15 @@ absl::Status Control::WithUndrained(const absl::Status& failure) const {
                 worker->undrained().end());
   }
   if (late.empty()) return failure;
-  return MakeError(
-      ErrorCodeOf(failure),
+  absl::Status longer(
+      failure.code(),
       absl::StrCat(failure.message(), "; after ", options_.drain_ns / 1'000'000,
                    " ms work is under way on ", absl::StrJoin(late, ", ")));
+  failure.ForEachPayload(
+      [&longer](absl::string_view url, const absl::Cord& cord) {
+        longer.SetPayload(url, cord);
+      });
+  return longer;
 }
 
 uint64_t Control::SlowestFinished() const {
@@ -131,9 +172,7 @@ void Control::OnMessage(const Message& message) {
       next_report_ns_ = progress_ns_ + options_.stall_report_ns;
       break;
     case MessageKind::kStop:
-      if (left_[w]) break;
-      left_[w] = true;
-      ++left_count_;
+      Left(w);
       break;
     case MessageKind::kAbort:
       Abort(program_.workers()[w]->failure());
@@ -145,6 +184,12 @@ void Control::OnMessage(const Message& message) {
     default:
       break;
   }
+}
+
+void Control::Left(size_t worker) {
+  if (left_[worker]) return;
+  left_[worker] = true;
+  ++left_count_;
 }
 
 void Control::Abort(absl::Status cause) {

@@ -37,13 +37,17 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  // Periods done, or the first failure.
+  // Periods done, or the first failure. Where the calling thread gets no more
+  // memory, kOutOfMemory, once the workers have left or are given up.
   absl::StatusOr<uint64_t> Run(uint64_t first_step, uint64_t periods);
 
   // A worker did not leave in time.
   bool stuck() const { return stuck_; }
 
  private:
+  absl::StatusOr<uint64_t> RunToEnd(uint64_t first_step, uint64_t periods);
+  void CallBack();
+  void Left(size_t worker);
   void OnMessage(const actor::Message& message);
   void Broadcast(const actor::Message& message);
   void ExtendLease();
@@ -66,6 +70,7 @@ class Control {
   uint64_t end_ = 0;    // below which periods are wanted
   uint64_t lease_ = 0;
   std::vector<uint64_t> finished_;  // by worker; ~0 without actors
+  size_t started_ = 0;              // workers
   std::vector<bool> left_;
   size_t left_count_ = 0;
   bool stop_seen_ = false;  // *stop_ when the lease was last looked at
@@ -73,6 +78,7 @@ class Control {
   bool aborting_ = false;
   bool stuck_ = false;
   absl::Status cause_;
+  const absl::Status no_memory_;  // made while there was some
 
   uint64_t progress_ns_ = 0;  // when a period finished last
   uint64_t deadline_ns_ = 0;  // for leaving; 0: none

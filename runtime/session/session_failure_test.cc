@@ -1,4 +1,5 @@
 // What a session does when something fails, stalls or hangs.
+#include <new>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,7 @@ TEST(SessionTest, WithoutThreadsARunFailsAndLaterSucceeds) {
   EXPECT_EQ(f.State("w"), Reference(0, 2, shape.micro).w);
 }
 
+// What a first attempt left behind would be there twice.
 TEST(SessionTest, AProgramThatCouldNotBePreparedIsPreparedAnew) {
   TraceLog log({});
   SessionOptions session_options;
@@ -126,20 +128,22 @@ TEST(SessionTest, AProgramThatCouldNotBePreparedIsPreparedAnew) {
   EXPECT_EQ(log.programs().size(), 1u);
 }
 
+// A device that never ends its work: Run and the end of the session return, the
+// error names device and stream, and what the device may still use stays. It
+// hangs from the start, so no time is too short for the run and none has to
+// pass.
 TEST(SessionTest, AHangingDeviceIsNamedAndLeftAlone) {
   for (bool signals : {false, true}) {
     for (bool ends_late : {false, true}) {
       SessionOptions session_options;
       session_options.stall_abort_ns = 5'000'000;
-      session_options.drain_ns = 5'000'000;
+      session_options.drain_ns = 10'000'000'000;
       FakeOptions options;
+      options.hang = true;
       Fixture f(options, signals, session_options);
       Shape shape;
       shape.async = true;
-      f.Load(shape);
-      f.Run("init", 0, 1);
-      options.hang = true;
-      SetFakeOptions(options);
+      ASSERT_TRUE(f.session->LoadProgram(TrainPlan(shape), f.bindings).ok());
       absl::StatusOr<uint64_t> done = f.session->Run("train", 0, 10);
       ASSERT_FALSE(done.ok());
       EXPECT_THAT(std::string(done.status().message()),
@@ -178,6 +182,89 @@ TEST(SessionTest, StateOfAHangingDeviceIsATypedError) {
   }
 }
 
+// The copy before the one that is refused still reads the plan.
+TEST(SessionTest, ConstantsUnderWayAreWaitedFor) {
+  for (bool hang : {false, true}) {
+    SessionOptions session_options;
+    session_options.sync_ns = 5'000'000;
+    FakeOptions options;
+    options.fail_copy = 1;
+    options.hang = hang;
+    Fixture f(options, false, session_options);
+    Shape shape;
+    shape.async = true;
+    f.Load(shape);
+    absl::Status s = f.session->Run("init", 0, 1).status();
+    EXPECT_EQ(ErrorCodeOf(s), ErrorCode::kDeviceFailed);
+    EXPECT_THAT(std::string(s.message()), HasSubstr("copy: INTERNAL"));
+    if (hang) {
+      EXPECT_EQ(f.session->Run("init", 0, 1).status(), s);
+      f.session_stays = true;
+    } else {
+      f.Run("init", 0, 1);
+      EXPECT_EQ(f.State("w"), kStart);
+    }
+  }
+}
+
+// A copy was accepted, and nobody can say when it ends.
+TEST(SessionTest, StateWithoutATickIsLeftAlone) {
+  for (bool write : {false, true}) {
+    FakeOptions options;
+    Fixture f(options);
+    Shape shape;
+    shape.async = true;
+    f.Load(shape);
+    f.Run("init", 0, 1);
+    options.fail_mark = true;
+    SetFakeOptions(options);
+    char bytes[16] = {};
+    absl::Status s = write ? f.session->WriteState("w", bytes)
+                           : f.session->ReadState("w", absl::MakeSpan(bytes));
+    EXPECT_EQ(ErrorCodeOf(s), ErrorCode::kDeviceFailed);
+    EXPECT_THAT(std::string(s.message()), HasSubstr("stream_mark"));
+    EXPECT_EQ(f.session->Run("train", 0, 1).status(), s);
+    f.session_stays = true;
+  }
+}
+
+TEST(SessionTest, MemoryThatCouldNotBeMappedIsMappedLater) {
+  FakeOptions options;
+  options.fail_map = 0;
+  Fixture f(options);
+  Shape shape;
+  f.Load(shape);
+  absl::Status s = f.session->Run("init", 0, 1).status();
+  EXPECT_EQ(ErrorCodeOf(s), ErrorCode::kDeviceFailed);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("host_map: INTERNAL"));
+  f.Run("init", 0, 1);
+  f.Run("train", 0, 2);
+  EXPECT_EQ(f.rows.rows, Reference(0, 2, shape.micro).rows);
+}
+
+// Where control gets no memory, its workers still leave, or are given up: the
+// end of the session does not wait for ever.
+TEST(SessionTest, ARunWithoutMemoryForItsControlEnds) {
+  for (bool leaves : {true, false}) {
+    FakeOptions options;
+    options.block_neg = true;
+    SessionOptions session_options;
+    session_options.stall_report_ns = 1'000'000;
+    session_options.drain_ns = leaves ? 10'000'000'000 : 5'000'000;
+    session_options.on_stall = [&](const std::string&) {
+      if (leaves) testing::ReleaseFake();
+      throw std::bad_alloc();
+    };
+    Fixture f(options, false, session_options);
+    ASSERT_TRUE(f.session->LoadProgram(NegPlan(), f.bindings).ok());
+    absl::Status s = f.session->Run("neg", 0, 1000).status();
+    EXPECT_EQ(ErrorCodeOf(s), ErrorCode::kOutOfMemory);
+    EXPECT_THAT(std::string(s.message()), HasSubstr("program 'neg'"));
+    EXPECT_EQ(f.session->Run("neg", 0, 1).status(), s);
+    testing::ReleaseFake();
+  }
+}
+
 TEST(SessionTest, StallSaysWhoWaitsForWhat) {
   FakeOptions options;
   options.block_neg = true;
@@ -202,6 +289,8 @@ TEST(SessionTest, StallSaysWhoWaitsForWhat) {
   EXPECT_EQ(f.rows.rows.size(), 2u);
 }
 
+// The act is let go only after the run was given up: Run does not wait for it,
+// and the end of the session does.
 TEST(SessionTest, StallMayEndTheRun) {
   FakeOptions options;
   options.block_neg = true;

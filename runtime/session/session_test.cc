@@ -162,12 +162,6 @@ TEST(SessionTest, StopFinishesStartedStepsAndNoMore) {
   }
 }
 
-// What a first attempt left behind would be there twice.
-
-// A device that never ends its work: Run and the end of the session return, the
-
-// error names device and stream, and what the device may still use stays.
-
 TEST(SessionTest, CountersCount) {
   Fixture f;
   PlanBuilder b("count");
@@ -198,9 +192,7 @@ TEST(SessionTest, CountersCount) {
 }
 
 // The halves of each batch are read in place, one an act, under their own
-
 // copies.
-
 TEST(SessionTest, SlicesAreReadInPlace) {
   Fixture f;
   PlanBuilder b("slices");
@@ -230,7 +222,6 @@ TEST(SessionTest, SlicesAreReadInPlace) {
 }
 
 // Every worker's allocations over 40 steps, new leases included.
-
 TEST(SessionTest, NoActAllocates) {
   for (bool async : {false, true}) {
     for (int io_worker : {0, 1}) {
@@ -317,9 +308,7 @@ TEST(SessionTest, OracleAsksTheDevices) {
 }
 
 // While worker 0 is inside a long act, worker 1 has nothing to do: it sleeps
-
 // until it gets a message, and takes no naps. (It is woken for each report.)
-
 TEST(SessionTest, IdleWorkerSleepsThrough) {
   FakeOptions options;
   options.block_neg = true;
@@ -341,9 +330,7 @@ TEST(SessionTest, IdleWorkerSleepsThrough) {
 }
 
 // A device that notifies is not polled: while it is inside a long act its
-
 // worker takes no naps either.
-
 TEST(SessionTest, AWorkerSleepsUntilItsDeviceNotifies) {
   FakeOptions options;
   options.block_neg = true;
@@ -377,10 +364,6 @@ TEST(SessionTest, ADeviceThatNotifiesTrainsToTheSameBits) {
   EXPECT_EQ(f.rows.rows, expected.rows);
   EXPECT_EQ(f.State("w"), expected.w);
 }
-
-// The act is let go only after the run was given up: Run does not wait for it,
-
-// and the end of the session does.
 
 }  // namespace
 }  // namespace weft::runtime::session_test

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -72,6 +73,8 @@ struct Global {
   FakeOptions options WEFT_GUARDED_BY(mu);
   int64_t launches WEFT_GUARDED_BY(mu) = 0;
   int64_t streams WEFT_GUARDED_BY(mu) = 0;
+  int64_t copies WEFT_GUARDED_BY(mu) = 0;
+  int64_t maps WEFT_GUARDED_BY(mu) = 0;
   int blocked WEFT_GUARDED_BY(mu) = 0;
   bool released WEFT_GUARDED_BY(mu) = false;
 };
@@ -260,6 +263,12 @@ weft_code StreamClose(weft_stream* stream, weft_status* status) {
 weft_code Copy(weft_stream* stream, const weft_place* dst,
                const weft_place* src, uint64_t bytes, weft_status* status) {
   Inside here;
+  bool fail;
+  {
+    MutexLock lock(&G().mu);
+    fail = G().copies++ == G().options.fail_copy;
+  }
+  if (fail) return Fail(status, WEFT_INTERNAL, "the fake was told to fail");
   return Submit(
       stream,
       [to = *dst, from = *src, bytes] {
@@ -271,6 +280,12 @@ weft_code Copy(weft_stream* stream, const weft_place* dst,
 
 weft_code StreamMark(weft_stream* stream, uint64_t* tick, weft_status* status) {
   Inside here;
+  bool fail;
+  {
+    MutexLock lock(&G().mu);
+    fail = G().options.fail_mark;
+  }
+  if (fail) return Fail(status, WEFT_INTERNAL, "the fake was told to fail");
   MutexLock lock(&stream->mu);
   // A mark is work too, so ticks grow strictly.
   stream->queue.push_back([] { return WEFT_OK; });
@@ -299,6 +314,8 @@ weft_code StreamWait(weft_stream* stream, uint64_t tick, uint64_t,
 }
 
 // ---- The plugin that notifies ---------------------------------------------
+
+constexpr uint64_t kHourNs = 3'600'000'000'000;
 
 std::atomic<const weft_host_services*> services{nullptr};
 
@@ -362,9 +379,16 @@ weft_code NotifyingWait(weft_stream* stream, uint64_t tick, uint64_t timeout_ns,
   if (!stream->thread.joinable()) {
     return StreamWait(stream, tick, timeout_ns, status);
   }
+  // Beyond an hour it is no time but a wish.
+  const auto end =
+      std::chrono::steady_clock::now() +
+      std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns, kHourNs));
   MutexLock lock(&stream->mu);
-  while (stream->done < tick)
-    stream->changed.WaitFor(&stream->mu, std::chrono::seconds(1));
+  while (stream->done < tick) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left.count() <= 0) return Fail(status, WEFT_TIMEOUT, "not yet");
+    stream->changed.WaitFor(&stream->mu, left);
+  }
   return Fail(status, stream->poison, "the fake was told to fail");
 }
 
@@ -430,6 +454,12 @@ weft_code KernelClose(weft_kernel* kernel, weft_status* status) {
 weft_code HostMap(weft_device* device, weft_mem mem, uint64_t offset, uint64_t,
                   void** out, weft_status* status) {
   if (device->index != 0) return Fail(status, WEFT_UNSUPPORTED, "private");
+  bool fail;
+  {
+    MutexLock lock(&G().mu);
+    fail = G().maps++ == G().options.fail_map;
+  }
+  if (fail) return Fail(status, WEFT_INTERNAL, "the fake was told to fail");
   *out = reinterpret_cast<Block*>(mem)->data.get() + offset;
   return Ok(status);
 }
@@ -533,6 +563,8 @@ void SetFakeOptions(const FakeOptions& options) {
   G().options = options;
   G().launches = 0;
   G().streams = 0;
+  G().copies = 0;
+  G().maps = 0;
   G().blocked = 0;
   G().released = false;
 }

@@ -31,8 +31,13 @@ struct FakeOptions {
   bool block_neg = false;
   // Streams of fake:1 do nothing of what they have to do while set.
   bool hang = false;
-  // The stream that cannot be opened, counted from 0 after SetFakeOptions.
+  // The stream that cannot be opened, the copy that is refused, the mapping
+  // that fails, each counted from 0 after SetFakeOptions.
   int64_t fail_stream = -1;
+  int64_t fail_copy = -1;
+  int64_t fail_map = -1;
+  // Streams cannot be marked while set.
+  bool fail_mark = false;
 };
 
 void SetFakeOptions(const FakeOptions& options);
@@ -46,7 +51,8 @@ bool WaitForBlockedNeg();
 const Plugin& FakePlugin(bool signals = false);
 
 // Without signals, but fake:1 has a thread for each stream, which calls notify
-// after each tick, and says so. `hang` and seeds mean nothing to it.
+// after each tick, and says so. `hang` and seeds mean nothing to it; its waits
+// have an end all the same.
 const Plugin& NotifyingFakePlugin();
 
 // True on a thread that is inside the plugin: what it allocates there is not
