@@ -1,6 +1,7 @@
 #include "runtime/observe/metrics.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -38,27 +39,26 @@ bool StepOf(absl::string_view line, uint64_t* step) {
   return absl::SimpleAtoi(line.substr(0, line.find(',')), step);
 }
 
-// Bytes of the complete lines of steps up to `from_step`.
-size_t KeptBytes(absl::string_view text, uint64_t from_step) {
-  size_t kept = 0;
-  while (true) {
-    size_t end = text.find('\n', kept);
-    uint64_t step;
-    if (end == absl::string_view::npos ||
-        !StepOf(text.substr(kept, end - kept), &step) || step > from_step) {
-      return kept;
-    }
-    kept = end + 1;
-  }
-}
+// What stays of a history that goes on after `from_step`.
+struct Kept {
+  std::string text;
+  std::string last_record;
+  uint64_t unknown_lines = 0;
+};
 
-// Without its end. `text` is empty or ends with one.
-std::string LastLine(absl::string_view text) {
-  if (text.empty()) return "";
-  text.remove_suffix(1);
-  size_t before = text.rfind('\n');
-  return std::string(
-      before == absl::string_view::npos ? text : text.substr(before + 1));
+Kept KeepUpTo(absl::string_view text, uint64_t from_step) {
+  Kept kept;
+  size_t end;
+  while ((end = text.find('\n')) != absl::string_view::npos) {
+    const absl::string_view line = text.substr(0, end);
+    uint64_t step = 0;
+    const bool known = StepOf(line, &step);
+    if (!known) ++kept.unknown_lines;
+    if (!known || step <= from_step) absl::StrAppend(&kept.text, line, "\n");
+    if (known && step <= from_step) kept.last_record = std::string(line);
+    text.remove_prefix(end + 1);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -78,12 +78,17 @@ absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(
   if (os.Exists(path)) {
     absl::StatusOr<std::string> text = os.ReadFile(path, kMaxHistory);
     if (!text.ok()) return Failed(path, text.status());
-    log->size_ = KeptBytes(*text, from_step);
-    if (log->size_ < text->size()) {
-      absl::Status status = os.Truncate(path, log->size_);
-      if (!status.ok()) return Failed(path, status);
+    Kept kept = KeepUpTo(*text, from_step);
+    log->size_ = kept.text.size();
+    log->last_kept_ = std::move(kept.last_record);
+    log->unknown_lines_ = kept.unknown_lines;
+    absl::Status status;
+    if (!absl::StartsWith(*text, kept.text)) {
+      status = WriteFileAtomically(os, path, kept.text);
+    } else if (kept.text.size() < text->size()) {
+      status = os.Truncate(path, kept.text.size());
     }
-    log->last_kept_ = LastLine(absl::string_view(*text).substr(0, log->size_));
+    if (!status.ok()) return Failed(path, status);
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> file = os.Append(path);
   if (!file.ok()) return Failed(path, file.status());
@@ -92,11 +97,14 @@ absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(
 }
 
 absl::Status MetricsLog::Add(const MetricsRecord& record) {
+  WEFT_RETURN_IF_ERROR(spoilt_);
   const std::string line = ToJson(record) + "\n";
   absl::Status status = file_->Append(line);
   if (!status.ok()) {
-    os_->Truncate(path_, size_).IgnoreError();  // of a part that fitted
-    return Failed(path_, status);
+    absl::Status failed = Failed(path_, status);
+    // Of a part that fitted. Where it stays, a later line would continue it.
+    if (!os_->Truncate(path_, size_).ok()) spoilt_ = failed;
+    return failed;
   }
   size_ += line.size();
   return absl::OkStatus();

@@ -6,8 +6,9 @@
 //   {"step":469,"epoch":1.0,"eval_loss":0.5012,"eval_accuracy":0.8211}
 //
 // Numbers are written so that they read back as the same double. A resumed run
-// continues the file: lines beyond the step it resumes from are cut off first,
-// so that a step never stands in the history twice.
+// continues the file: lines beyond the step it resumes from are taken out
+// first, so that a step never stands in the history twice. Lines that are none
+// of these records stay, but for a part of a line at the end.
 //
 // Records go to the file one by one, so that whoever watches sees them at once
 // and a full disk stops a run at the step that it cannot report.
@@ -46,7 +47,11 @@ class MetricsLog {
   // The last record that Open() kept, as its line; empty where there is none.
   const std::string& last_kept() const { return last_kept_; }
 
-  // Appends a line to the file, whole or not at all. kWriteFailed.
+  // Lines that Open() kept without knowing what they are.
+  uint64_t unknown_lines() const { return unknown_lines_; }
+
+  // Appends a line to the file, whole or not at all. kWriteFailed; where a part
+  // of a line could not be taken back, from then on.
   absl::Status Add(const MetricsRecord& record);
 
  private:
@@ -55,8 +60,10 @@ class MetricsLog {
   Os* os_;
   std::string path_;
   std::string last_kept_;
+  uint64_t unknown_lines_ = 0;
   uint64_t size_ = 0;  // of the file, complete lines
   std::unique_ptr<WritableFile> file_;
+  absl::Status spoilt_;  // the file may end with a part of a line
 };
 
 }  // namespace weft::observe

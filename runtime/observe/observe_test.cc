@@ -80,6 +80,43 @@ TEST(MetricsTest, AFullDiskIsAnErrorAtOnceAndLeavesNoHalfLine) {
             ToJson(Record(1, 1)) + "\n" + ToJson(Record(3, 1)) + "\n");
 }
 
+TEST(MetricsTest, NoLineGoesOnWhereAPartOfOneStayed) {
+  FaultyOs os(RealOs());
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  auto log = MetricsLog::Open(os, path, 0).value();
+  ASSERT_TRUE(log->Add(Record(1, 1)).ok());
+  // The write fails, and so does taking its part back.
+  os.FailAt(0, absl::ResourceExhaustedError("No space left on device"));
+  EXPECT_TRUE(IsError(log->Add(Record(2, 1)), ErrorCode::kWriteFailed));
+  const std::string before = RealOs().ReadFile(path, 1000).value();
+  EXPECT_NE(before.back(), '\n');
+  os.FailAt(-1, absl::OkStatus());
+  EXPECT_TRUE(IsError(log->Add(Record(3, 1)), ErrorCode::kWriteFailed));
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(), before);
+  // Opening cuts it off.
+  log = MetricsLog::Open(os, path, 9).value();
+  EXPECT_TRUE(log->Add(Record(4, 1)).ok());
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
+            ToJson(Record(1, 1)) + "\n" + ToJson(Record(4, 1)) + "\n");
+}
+
+TEST(MetricsTest, LinesOfOthersCostNoHistory) {
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  const std::string one = ToJson(Record(1, 1)) + "\n";
+  const std::string two = ToJson(Record(2, 1)) + "\n";
+  const std::string three = ToJson(Record(3, 1)) + "\n";
+  ASSERT_TRUE(WriteFileAtomically(RealOs(), path,
+                                  one + "# odd\n" + three + two + "{\"st")
+                  .ok());
+  auto log = MetricsLog::Open(RealOs(), path, 2).value();
+  EXPECT_EQ(log->unknown_lines(), 1u);
+  EXPECT_EQ(log->last_kept() + "\n", two);
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(), one + "# odd\n" + two);
+  ASSERT_TRUE(log->Add(Record(3, 1)).ok());
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
+            one + "# odd\n" + two + three);
+}
+
 TEST(MetricsTest, TheLastKeptRecordIsKnown) {
   std::string path = JoinPath(Scratch(), "metrics.jsonl");
   {
