@@ -233,8 +233,7 @@ class Host {
 #endif
 #if defined(__SANITIZE_ADDRESS__) || WEFT_SDK_HAS_FEATURE_(address_sanitizer)
 #define WEFT_SDK_BUILD_FLAGS WEFT_BUILD_ASAN
-#elif defined(__SANITIZE_THREAD__) || defined(WEFT_SANITIZE_THREAD) || \
-    WEFT_SDK_HAS_FEATURE_(thread_sanitizer)
+#elif defined(__SANITIZE_THREAD__) || WEFT_SDK_HAS_FEATURE_(thread_sanitizer)
 #define WEFT_SDK_BUILD_FLAGS WEFT_BUILD_TSAN
 #else
 #define WEFT_SDK_BUILD_FLAGS 0u
