@@ -3,12 +3,12 @@
 //
 //   WEFT_RETURN_IF_ERROR(PlaceRegisters(&plan));
 //
-// Two registers of one device share bytes only where every act that may touch
-// the one happens before (compiler/check) every act that touches the other,
-// through all periods: it follows from the order of streams and from messages,
-// so no timing can break it. Registers with several copies share with nobody:
-// their copies are there to be live together. State has its place already;
-// control registers have no bytes.
+// Bytes of a device are used twice only where the plan orders it: all acts that
+// touch the one register precede, in compiler/check's order, all acts that
+// touch the other, in every period. That order comes from streams and messages,
+// so it holds however fast anything runs. A register with several copies has
+// its bytes for itself: the copies are there to be live together. State has its
+// place already; control registers have no bytes.
 //
 // Threading: thread-safe as far as the plan is not shared.
 #ifndef WEFT_COMPILER_MEMORY_REGISTERS_H_

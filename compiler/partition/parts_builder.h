@@ -62,7 +62,8 @@ class PartsBuilder {
   // The results of work `id`, which computes `node` on `device`; bit i of
   // `host_out`: result i lies on the host. These are the homes of the values.
   void AddResults(const Node& node, int id, uint32_t device, uint32_t host_out);
-  // One result of `node` at `device`, which is no home.
+  // One result of `node` at `device`, which readers do not find: whoever adds
+  // it says what becomes of it.
   int AddResult(const Node& node, int output, int id, uint32_t device);
 
   // --- Where values lie ---

@@ -1,6 +1,6 @@
-// ActorTable: the firing rules of actors, and the only place where they are
-// written. The run-time, the plan checker, the explorer and replay all run this
-// code, so what is proved of a plan is what happens.
+// ActorTable: when an actor may act and what follows from it. Workers, the plan
+// checker and the explorer share this one implementation: a timing that a check
+// has seen is one that a run can have.
 //
 // An actor owns the registers that it gives. Each register has a few copies of
 // memory; a copy goes round:
@@ -17,7 +17,7 @@
 //     AWAY ------> PENDING -------------> HELD -------------------> AWAY
 //
 // In which acts a port takes, acks, acquires or gives is its *pattern*, one
-// byte an act (spec.h). The state of an actor is thus a count of ports that
+// byte an act (pattern.h). The state of an actor is thus a count of ports that
 // still lack something in the coming act:
 //
 //     blocked > 0  --- the last REQ, ACK or lease that it lacked --->  ready

@@ -1,7 +1,7 @@
-// The kinds of actors, in one table. A kind says little: what an actor does at
-// each act is in the patterns of its ports (core/actor/actor.h). A kind decides
-// only what the patterns cannot express, and is added here, with its ports,
-// before anything uses it.
+// The kinds of actors, in one table: what is left of an actor once the patterns
+// of its ports (core/actor/actor.h) have said what it does at each act. Which
+// ports it may have, what it waits for, and whose order its work keeps. A row
+// comes before the first use of a kind.
 //
 // Threading: constants.
 #ifndef WEFT_CORE_ACTOR_KINDS_H_

@@ -8,8 +8,7 @@
 //
 //   input             act 1    2    3    4
 //   EveryAct()        t+a     t+a  t+a  t+a   an ordinary operand
-//   Held(4)           t        .    .    a    a step value read by
-//   micro-batches
+//   Held(4)           t        .    .    a    a step value in micro-batches
 //
 //   output
 //   EveryAct()        A+g     A+g  A+g  A+g   an ordinary result

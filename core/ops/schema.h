@@ -1,6 +1,7 @@
-// Op schemas: all that the compiler knows about a kind of computation. Each
-// gives arity, attributes with types and defaults, shape inference, gradient,
-// decomposition into primitives, effect and cost. Nothing here knows a graph:
+// Op schemas: one entry per kind of computation, which passes ask instead of
+// switching over op ids. How many operands and which attributes it takes, what
+// type its results have, how it is differentiated or taken apart, whether it
+// writes, what it costs. Nothing here knows a graph:
 // gradients and decompositions build nodes through NodeEmitter, which
 // core/graph implements.
 //

@@ -10,8 +10,7 @@
 //
 // One task is one actor at run time. It acts a fixed number of times a period;
 // an output port gives copies of one register, an input port reads one. Nothing
-// else is decided later, so a plan can be read: "weft plan explain"
-// prints it.
+// else is decided later, so a plan can be read: "weft plan explain" prints it.
 //
 //   WEFT_ASSIGN_OR_RETURN(PlanView view, PlanView::Create(&plan));
 //   for (uint32_t t = 0; t < view.num_tasks(); ++t) {

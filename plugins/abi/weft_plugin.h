@@ -177,7 +177,8 @@ typedef struct weft_device weft_device;
 typedef struct weft_stream weft_stream;
 typedef uint64_t weft_mem; /* 0 is never valid */
 
-/* Work is done when the call returns: no ticks. */
+/* Copies and launches have ended by the time their call comes back, so Weft
+ * takes no ticks of its streams. */
 #define WEFT_DEVICE_INLINE 1u
 #define WEFT_DEVICE_HOST_MAPPED 2u /* mem2.host_map works on all its memory */
 /* Calls notify with a stream's token after each tick of it that is done or in
