@@ -255,7 +255,7 @@ TrainOptions TestJob::Options(const Sets& sets) const {
   options.job_path = path();
   options.sets = sets;
   options.runs_dir = File("runs");
-  options.plugins = TestLoadOptions({"devices", "examples"});
+  options.plugins = TestLoadOptions({"devices", "examples/vendor_device"});
   options.progress = false;
   options.talk = DevNull();
   static UnsyncedOs os;
