@@ -76,7 +76,7 @@ uint32_t HostServices::BuildFlags() {
 #endif
 #if defined(__SANITIZE_ADDRESS__)
   return WEFT_BUILD_ASAN;
-#elif defined(__SANITIZE_THREAD__) || defined(WEFT_SANITIZE_THREAD)
+#elif defined(__SANITIZE_THREAD__)
   return WEFT_BUILD_TSAN;
 #else
   return 0;
