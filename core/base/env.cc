@@ -52,6 +52,11 @@ absl::Status Environment::CheckWeftVariables() const {
           absl::StrCat("environment variable ", name, " is not known",
                        DidYouMean(name, known), " (weft env lists all)"));
     }
+    if (name == "WEFT_RUNS_DIR" && value.empty()) {
+      return MakeError(ErrorCode::kBadValue,
+                       absl::StrCat("environment variable ", name,
+                                    " is empty; unset it for ./runs"));
+    }
   }
   return absl::OkStatus();
 }

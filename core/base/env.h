@@ -46,7 +46,8 @@ class Environment {
 
   std::optional<std::string> Get(const std::string& name) const;
 
-  // kUnknownEnvironment where a WEFT_ variable is not in the table.
+  // kUnknownEnvironment where a WEFT_ variable is not in the table, kBadValue
+  // where one that names a directory is empty.
   absl::Status CheckWeftVariables() const;
 
  private:

@@ -20,6 +20,11 @@ TEST(EnvironmentTest, KnownVariablesPass) {
   EXPECT_TRUE(Environment::Of({{"PATH", "/bin"}}).CheckWeftVariables().ok());
 }
 
+TEST(EnvironmentTest, AnEmptyDirectoryIsNone) {
+  Environment env = Environment::Of({{"WEFT_RUNS_DIR", ""}});
+  EXPECT_TRUE(IsError(env.CheckWeftVariables(), ErrorCode::kBadValue));
+}
+
 TEST(EnvironmentTest, UnknownVariablesAreNamed) {
   Environment env = Environment::Of({{"WEFT_DEVICE", "cpu"}});
   absl::Status status = env.CheckWeftVariables();

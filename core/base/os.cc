@@ -69,6 +69,11 @@ int OpenRetry(const std::string& path, int flags, mode_t mode) {
   return fd;
 }
 
+bool IsRegular(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 class RealFile : public WritableFile {
  public:
   RealFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -158,12 +163,15 @@ class PosixOs : public Os {
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override {
-    return Open(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
+    if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != EISDIR) {
+      return FromErrno(errno, "replace", path);
+    }
+    return Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "create");
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Append(
       const std::string& path) override {
-    return Open(path, O_WRONLY | O_CREAT | O_APPEND, "open");
+    return Open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, "open");
   }
 
   absl::Status Truncate(const std::string& path, uint64_t bytes) override {
@@ -223,7 +231,7 @@ class PosixOs : public Os {
 
   absl::StatusOr<std::unique_ptr<FileLock>> Lock(
       const std::string& path) override {
-    Descriptor fd(OpenRetry(path, O_RDWR | O_CREAT, 0644));
+    Descriptor fd(OpenRetry(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
     if (fd.get() < 0) return FromErrno(errno, "open", path);
     int locked;
     do {
@@ -242,9 +250,14 @@ class PosixOs : public Os {
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                      int flags,
                                                      absl::string_view what) {
-    int fd = OpenRetry(path, flags, 0644);
-    if (fd < 0) return FromErrno(errno, what, path);
-    return std::unique_ptr<WritableFile>(new RealFile(fd, path));
+    Descriptor fd(OpenRetry(path, flags, 0644));
+    // A FIFO that nobody reads does not open for writing.
+    if (fd.get() < 0 && errno != ENXIO) return FromErrno(errno, what, path);
+    if (fd.get() < 0 || !IsRegular(fd.get())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot ", what, " '", path, "': not a regular file"));
+    }
+    return std::unique_ptr<WritableFile>(new RealFile(fd.Release(), path));
   }
 };
 

@@ -46,10 +46,12 @@ class Os {
   // `max_bytes`.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& path,
                                                uint64_t max_bytes) = 0;
-  // Truncates; mode 0644 less the umask.
+  // A new file, in place of what has the name: a link is replaced, not
+  // followed. Mode 0644 less the umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(
       const std::string& path) = 0;
   // Keeps what is there, creates the file where there is none.
+  // FailedPrecondition for what is no regular file (a FIFO would wait).
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Append(
       const std::string& path) = 0;
   virtual absl::Status Truncate(const std::string& path, uint64_t bytes) = 0;
@@ -66,7 +68,7 @@ class Os {
   virtual bool Exists(const std::string& path) = 0;
   // Locks the file `path` for this object alone, without waiting; makes the
   // file where there is none and leaves it behind. What a dead process left
-  // there does not matter. Aborted, naming the process, where somebody holds
+  // there does not matter, but a link is not followed. Aborted, naming the process, where somebody holds
   // it.
   virtual absl::StatusOr<std::unique_ptr<FileLock>> Lock(
       const std::string& path) = 0;

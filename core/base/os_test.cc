@@ -1,5 +1,6 @@
 #include "core/base/os.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,38 @@ TEST(OsTest, ErrorsNameThePath) {
   ASSERT_TRUE(WriteFileAtomically(os, path, "0123456789").ok());
   EXPECT_EQ(os.ReadFile(path, 9).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+// Others may write to the directory, and what they put there in advance must
+// neither hang a run nor send it to other files.
+TEST(OsTest, WritesToNothingThatWasPutInItsWay) {
+  Os& os = RealOs();
+  std::string dir = Scratch("planted");
+  std::string path = JoinPath(dir, "a"), victim = JoinPath(dir, "victim");
+  ASSERT_TRUE(WriteFileAtomically(os, victim, "keep").ok());
+  ASSERT_EQ(symlink(victim.c_str(), (path + ".tmp").c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomically(os, path, "text").ok());
+  EXPECT_EQ(os.ReadFile(path, 100).value(), "text");
+  ASSERT_EQ(mkfifo((path + ".tmp").c_str(), 0600), 0);
+  ASSERT_TRUE(WriteFileAtomically(os, path, "more").ok());
+  EXPECT_EQ(os.ReadFile(path, 100).value(), "more");
+  std::string fifo = JoinPath(dir, "fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(os.Append(fifo).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  // With a reader it opens, and is no file all the same.
+  int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_EQ(os.Append(fifo).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  close(reader);
+  std::string lock = JoinPath(dir, "lock");
+  ASSERT_EQ(symlink(victim.c_str(), lock.c_str()), 0);
+  EXPECT_FALSE(os.Lock(lock).ok());
+  EXPECT_EQ(os.ReadFile(victim, 100).value(), "keep");
+  // A directory of the name stays.
+  ASSERT_TRUE(os.MakeDirectories(JoinPath(dir, "d")).ok());
+  EXPECT_FALSE(os.Create(JoinPath(dir, "d")).ok());
 }
 
 TEST(OsTest, ReadsRegularFilesOnly) {
