@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <queue>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "core/base/utf8.h"
 
 namespace weft {
 namespace {
@@ -28,6 +31,17 @@ void EraseSorted(std::vector<T>* list, const T& item) {
 
 std::string Quoted(const Node& node) {
   return absl::StrCat("node '", node.name(), "' (", node.op(), ")");
+}
+
+// Checkpoints are JSON and protobuf text, with nodes' names as keys.
+absl::Status CheckName(absl::string_view op, absl::string_view name) {
+  absl::string_view why;
+  if (!IsUtf8(name)) why = "the name is not UTF-8";
+  if (name == "__metadata__") why = "checkpoints use this name themselves";
+  if (why.empty()) return absl::OkStatus();
+  return MakeError(
+      ErrorCode::kBadGraph,
+      absl::StrCat("node '", absl::CHexEscape(name), "' (", op, "): ", why));
 }
 
 }  // namespace
@@ -53,6 +67,7 @@ absl::StatusOr<Node*> Graph::Add(absl::string_view op, absl::string_view name,
   if (!schema.ok()) {
     return Annotate(schema.status(), absl::StrCat("node '", name, "'"));
   }
+  WEFT_RETURN_IF_ERROR(CheckName(op, name));
   WEFT_RETURN_IF_ERROR(CheckOperands(op, name, inputs));
   auto node = std::make_unique<Node>();
   std::string hint(name);
@@ -209,14 +224,21 @@ absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder() const {
                    absl::StrCat("graph '", name_, "' has a cycle: ", names));
 }
 
-std::vector<std::pair<int32_t, int>> Graph::Uses(Value v) const {
+absl::Span<const std::pair<int32_t, int>> Graph::Uses(Value v) const {
   auto it = uses_.find(v);
-  return it == uses_.end() ? UseList() : it->second;
+  if (it == uses_.end()) return {};
+  return it->second;
 }
 
 std::vector<int32_t> Graph::ControlUses(int32_t id) const {
   auto it = control_uses_.find(id);
   return it == control_uses_.end() ? std::vector<int32_t>() : it->second;
+}
+
+bool Graph::IsControlUse(int32_t id, int32_t node) const {
+  auto it = control_uses_.find(id);
+  return it != control_uses_.end() &&
+         std::binary_search(it->second.begin(), it->second.end(), node);
 }
 
 void Graph::AddUse(Value v, int32_t node, int position) {
@@ -249,9 +271,31 @@ absl::Status Graph::SetInput(int32_t node, int position, Value v) {
 }
 
 absl::Status Graph::ReplaceUses(Value from, Value to) {
-  for (const auto& [user, position] : Uses(from)) {
-    if (user == to.node) continue;
-    WEFT_RETURN_IF_ERROR(SetInput(user, position, to));
+  auto it = uses_.find(from);
+  if (it == uses_.end() || from == to) return absl::OkStatus();
+  // All at once: one by one, each would move the rest of both lists.
+  UseList moved, kept;
+  for (const auto& use : it->second) {
+    (use.first == to.node ? kept : moved).push_back(use);
+  }
+  if (moved.empty()) return absl::OkStatus();
+  const auto [first, first_position] = moved.back();
+  // Checks the value and its type, for all of them.
+  WEFT_RETURN_IF_ERROR(SetInput(first, first_position, to));
+  moved.pop_back();
+  for (const auto& [user, position] : moved) {
+    this->node(user)->inputs_[position] = to;
+  }
+  UseList& now = uses_[to];
+  UseList all;
+  all.reserve(now.size() + moved.size());
+  std::merge(now.begin(), now.end(), moved.begin(), moved.end(),
+             std::back_inserter(all));
+  now = std::move(all);
+  if (kept.empty()) {
+    uses_.erase(from);
+  } else {
+    uses_[from] = std::move(kept);
   }
   return absl::OkStatus();
 }

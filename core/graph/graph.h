@@ -82,9 +82,10 @@ class Graph {
 
   // Adds a node; infers its output types. An empty or taken `name` is made
   // unique ("relu", "relu_1"). `num_outputs` < 0: as the schema's minimum.
-  // Errors: kUnknownOp, kBadArity, kUnknownAttribute, kBadAttribute,
-  // kShapeMismatch, kDTypeMismatch, each naming the node, the shapes and the
-  // nodes that they come from.
+  // Errors: kBadGraph for a name that no checkpoint could keep; kUnknownOp,
+  // kBadArity, kUnknownAttribute, kBadAttribute, kShapeMismatch,
+  // kDTypeMismatch, each naming the node, the shapes and the nodes that they
+  // come from.
   absl::StatusOr<Node*> Add(absl::string_view op, absl::string_view name,
                             absl::Span<const Value> inputs, AttrMap attrs = {},
                             int num_outputs = -1);
@@ -117,10 +118,13 @@ class Graph {
   // kBadGraph names a cycle's nodes.
   absl::StatusOr<std::vector<const Node*>> TopologicalOrder() const;
 
-  // (node id, operand position) of every use of `v`, ascending.
-  std::vector<std::pair<int32_t, int>> Uses(Value v) const;
+  // (node id, operand position) of every use of `v`, ascending. No copy: valid
+  // until a use of any value changes.
+  absl::Span<const std::pair<int32_t, int>> Uses(Value v) const;
   // Nodes with a control input from `id`, ascending.
   std::vector<int32_t> ControlUses(int32_t id) const;
+  // Whether `node` is one of them, without copying them.
+  bool IsControlUse(int32_t id, int32_t node) const;
 
   // Rewrites. Operand types must not change (kBadGraph). ReplaceUses leaves the
   // uses by `to`'s own node alone, so that y = f(x) may take x's place.

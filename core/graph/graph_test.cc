@@ -1,6 +1,7 @@
 #include "core/graph/graph.h"
 
 #include "core/base/error.h"
+#include "core/graph/verify.h"
 #include "gtest/gtest.h"
 
 namespace weft {
@@ -94,6 +95,42 @@ TEST(GraphTest, UsesFollowRewrites) {
   ASSERT_TRUE(g.ReplaceUses(y, n->output(0)).ok());
   EXPECT_EQ(n->input(0), y);
   EXPECT_EQ(b->input(0), n->output(0));
+  EXPECT_EQ(g.Uses(n->output(0)).size(), 3u);
+  EXPECT_EQ(g.Uses(y), (Uses{{n->id(), 0}}));
+  // What does not fit changes nothing.
+  Value wide = Input(&g, "wide", {3})->output(0);
+  EXPECT_FALSE(g.ReplaceUses(n->output(0), wide).ok());
+  EXPECT_EQ(g.Uses(n->output(0)).size(), 3u);
+  EXPECT_TRUE(g.Uses(wide).empty());
+}
+
+// Copying the uses for each of them would take minutes.
+TEST(GraphTest, AValueMayHaveVeryManyUses) {
+  Graph g("g");
+  Value x = Input(&g, "x", {2})->output(0);
+  Value y = Input(&g, "y", {2})->output(0);
+  const size_t readers = 60000;
+  for (size_t i = 0; i < readers; ++i) {
+    ASSERT_TRUE(g.Add("Relu", "r", {x}).ok());
+  }
+  EXPECT_EQ(VerifyGraph(g), absl::OkStatus());
+  ASSERT_TRUE(g.ReplaceUses(x, y).ok());
+  EXPECT_EQ(g.Uses(y).size(), readers);
+  EXPECT_EQ(VerifyGraph(g), absl::OkStatus());
+}
+
+TEST(GraphTest, NamesThatNoCheckpointCouldKeep) {
+  Graph g("g");
+  for (const char* name : {"__metadata__", "\xff", "a\xc0\xafz"}) {
+    absl::Status status =
+        g.Add("weft.Input", name, {},
+              {{"dtype", DType::kF32}, {"shape", std::vector<int64_t>{2}}})
+            .status();
+    EXPECT_EQ(ErrorCodeOf(status), ErrorCode::kBadGraph) << name;
+    EXPECT_EQ(status.message().find('\xff'), absl::string_view::npos);
+  }
+  EXPECT_EQ(g.num_nodes(), 0);
+  EXPECT_EQ(Input(&g, "gr\xc3\xbc\xc3\x9f", {2})->name(), "gr\xc3\xbc\xc3\x9f");
 }
 
 TEST(GraphTest, RewritesThatChangeTypesAreRefused) {

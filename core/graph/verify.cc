@@ -44,7 +44,7 @@ absl::Status CheckOperands(const Graph& graph, const Node& node) {
                  absl::StrCat("operand ", i, " was ", view.input(i).ToString(),
                               " and is ", graph.type(v).ToString()));
     }
-    std::vector<std::pair<int32_t, int>> uses = graph.Uses(v);
+    auto uses = graph.Uses(v);
     if (!std::binary_search(uses.begin(), uses.end(),
                             std::make_pair(node.id(), i))) {
       return Bad(node,
@@ -93,8 +93,7 @@ absl::Status CheckControl(const Graph& graph, const Node& node) {
       return Bad(node, absl::StrCat("bad control input [", from, "]"));
     }
     previous = from;
-    std::vector<int32_t> uses = graph.ControlUses(from);
-    if (!std::binary_search(uses.begin(), uses.end(), node.id())) {
+    if (!graph.IsControlUse(from, node.id())) {
       return Bad(node, absl::StrCat("is not among the control uses of '",
                                     graph.node(from)->name(), "'"));
     }
