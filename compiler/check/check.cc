@@ -307,6 +307,13 @@ class ArenaProof {
 }  // namespace
 
 absl::Status CheckPlan(const plan::Plan& plan) {
+  if (plan.program().empty() || plan.micro_batches() == 0) {
+    return MakeError(ErrorCode::kBadPlan,
+                     absl::StrCat("the plan is of program '", plan.program(),
+                                  "' with ", plan.micro_batches(),
+                                  " micro-batches; it needs a name and at "
+                                  "least 1"));
+  }
   WEFT_ASSIGN_OR_RETURN(PlanView view, PlanView::Create(&plan));
   WEFT_RETURN_IF_ERROR(ProveRates(view));
   WEFT_ASSIGN_OR_RETURN(actor::TableSpec spec, plan::PlanToActorSpec(view));

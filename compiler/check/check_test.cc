@@ -313,6 +313,23 @@ TEST(CheckPlanTest, RefusesAnArenaOfTheWrongSize) {
   ExpectRefuted(plan, "has 4096 bytes, its contents need 320");
 }
 
+TEST(CheckPlanTest, RefusesWhatIsNoProgram) {
+  Plan plan = Train().Build();
+  ASSERT_TRUE(CheckPlan(plan).ok());
+  plan.set_micro_batches(0);
+  EXPECT_TRUE(IsError(CheckPlan(plan), ErrorCode::kBadPlan));
+  plan = Train().Build();
+  plan.clear_program();
+  EXPECT_TRUE(IsError(CheckPlan(plan), ErrorCode::kBadPlan));
+  plan = Train().Build();
+  plan.mutable_registers(Train().FindRegister("w/exclusive"))->set_state("v");
+  absl::Status status = CheckPlan(plan);
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadPlan)) << status;
+  EXPECT_NE(status.message().find("states 'w' and 'v'"),
+            absl::string_view::npos)
+      << status;
+}
+
 TEST(CheckPlanTest, RefusesUnalignedRegisters) {
   PlanBuilder b = Row();
   Plan plan = b.Build();
@@ -337,6 +354,23 @@ TEST(HappensBeforeTest, FollowsMessagesAndStreams) {
   EXPECT_FALSE(hb.Before({update, 0}, {loss, 0}));
   EXPECT_FALSE(hb.Before({fc1, 1}, {fc1, 1}));
   EXPECT_FALSE(hb.Before({fc1, 1}, {fc1, 0}));
+}
+
+// More acts of a source than a byte can count.
+TEST(HappensBeforeTest, FollowsManyActs) {
+  PlanBuilder b = Train();
+  const Plan plan = b.Build();
+  plan::PlanView view = *plan::PlanView::Create(&plan);
+  actor::TableSpec spec = *plan::PlanToActorSpec(view);
+  HappensBefore hb = *HappensBefore::Create(spec, 300);
+  const uint32_t x = b.FindTask("x"), fc1 = b.FindTask("fc1");
+  const uint32_t loss = b.FindTask("loss"), sum = b.FindTask("sum");
+  for (uint32_t act : {100u, 255u, 256u, 299u, 598u}) {
+    EXPECT_TRUE(hb.Before({x, act}, {fc1, act}));
+    EXPECT_FALSE(hb.Before({x, act + 1}, {fc1, act}));
+  }
+  EXPECT_TRUE(hb.Before({loss, 254}, {loss, 299}));
+  EXPECT_TRUE(hb.Before({loss, 100}, {sum, 2 * 101}));
 }
 
 TEST(LiveRangesTest, SaysWhatMayShareBytes) {

@@ -94,58 +94,89 @@ absl::StatusOr<HappensBefore> HappensBefore::Create(
   }
   HappensBefore hb;
   hb.periods_ = periods;
-  // An ordered stream is one component; an actor elsewhere, or whose work is
-  // not in its stream's order, another.
-  std::vector<uint32_t> of_stream(spec.streams.size(), ~uint32_t{0});
   uint32_t nodes = 0;
-  for (uint32_t i = 0; i < spec.actors.size(); ++i) {
-    hb.acts_.push_back(spec.actors[i].acts_per_period * periods);
+  for (const actor::ActorSpec& a : spec.actors) {
+    hb.acts_.push_back(a.acts_per_period * periods);
     hb.first_.push_back(nodes);
     nodes += hb.acts_.back();
-    const uint32_t s = run.table.stream(i);
-    if (!spec.streams[s].ordered || actor::RowOf(spec.actors[i].kind).late) {
-      hb.component_.push_back(hb.components_++);
-      continue;
-    }
-    if (of_stream[s] == ~uint32_t{0}) of_stream[s] = hb.components_++;
-    hb.component_.push_back(of_stream[s]);
   }
+  hb.MakeComponents(spec, run.table);
+  const uint32_t components = hb.wide_ + hb.narrow_;
   hb.position_.assign(nodes, 0);
-  hb.clock_.assign(size_t{nodes} * hb.components_, 0);
+  hb.clock_.assign(size_t{nodes} * hb.wide_, 0);
+  hb.small_clock_.assign(size_t{nodes} * hb.narrow_, 0);
   hb.order_.reserve(nodes);
 
   Edges edges(spec);
   std::vector<uint32_t> made(spec.actors.size(), 0);
-  std::vector<uint32_t> latest(hb.components_, 0);  // 1 + node
-  std::vector<uint32_t> count(hb.components_, 0);
+  std::vector<uint32_t> latest(components, 0);  // 1 + node
+  std::vector<uint32_t> count(components, 0);
   for (uint32_t actor : run.order) {
     const ActRef act{actor, made[actor]++};
     const uint32_t node = hb.Node(act);
-    uint32_t* clock = hb.clock_.data() + size_t{node} * hb.components_;
-    auto join = [&](uint32_t other) {
-      const uint32_t* from = hb.clock_.data() + size_t{other} * hb.components_;
-      for (uint32_t c = 0; c < hb.components_; ++c) {
-        clock[c] = std::max(clock[c], from[c]);
-      }
-    };
     const uint32_t component = hb.component_[actor];
-    if (latest[component] != 0) join(latest[component] - 1);
+    if (latest[component] != 0) hb.Join(latest[component] - 1, node);
     edges.Of(act, [&](ActRef other) {
-      if (other.act < hb.acts_[other.actor]) join(hb.Node(other));
+      if (other.act < hb.acts_[other.actor]) hb.Join(hb.Node(other), node);
     });
-    hb.position_[node] = ++count[component];
-    clock[component] = hb.position_[node];
+    const uint32_t position = hb.position_[node] = ++count[component];
+    if (component < hb.wide_) {
+      hb.clock_[size_t{node} * hb.wide_ + component] = position;
+    } else {
+      hb.small_clock_[size_t{node} * hb.narrow_ + component - hb.wide_] =
+          static_cast<uint8_t>(position);
+    }
     latest[component] = node + 1;
     hb.order_.push_back(act);
   }
   return hb;
 }
 
+void HappensBefore::MakeComponents(const actor::TableSpec& spec,
+                                   const actor::ActorTable& table) {
+  constexpr uint32_t kNone = ~uint32_t{0};
+  component_.assign(spec.actors.size(), kNone);
+  auto own = [&](uint32_t i) {
+    return !spec.streams[table.stream(i)].ordered ||
+           actor::RowOf(spec.actors[i].kind).late;
+  };
+  auto narrow = [&](uint32_t i) { return own(i) && acts_[i] <= 255; };
+  std::vector<uint32_t> of_stream(spec.streams.size(), kNone);
+  for (uint32_t i = 0; i < spec.actors.size(); ++i) {
+    if (narrow(i)) continue;
+    uint32_t& stream = of_stream[table.stream(i)];
+    if (own(i) || stream == kNone) {
+      component_[i] = wide_++;
+      if (!own(i)) stream = component_[i];
+    } else {
+      component_[i] = stream;
+    }
+  }
+  for (uint32_t i = 0; i < spec.actors.size(); ++i) {
+    if (narrow(i)) component_[i] = wide_ + narrow_++;
+  }
+}
+
+void HappensBefore::Join(uint32_t from, uint32_t into) {
+  const uint32_t* a = clock_.data() + size_t{from} * wide_;
+  uint32_t* b = clock_.data() + size_t{into} * wide_;
+  for (uint32_t c = 0; c < wide_; ++c) b[c] = std::max(a[c], b[c]);
+  const uint8_t* small_a = small_clock_.data() + size_t{from} * narrow_;
+  uint8_t* small_b = small_clock_.data() + size_t{into} * narrow_;
+  for (uint32_t c = 0; c < narrow_; ++c) {
+    small_b[c] = std::max(small_a[c], small_b[c]);
+  }
+}
+
 bool HappensBefore::Before(ActRef a, ActRef b) const {
   if (a == b) return false;
-  const uint32_t node = Node(a);
-  return clock_[size_t{Node(b)} * components_ + component_[a.actor]] >=
-         position_[node];
+  const uint32_t position = position_[Node(a)];
+  const uint32_t component = component_[a.actor];
+  if (component < wide_) {
+    return clock_[size_t{Node(b)} * wide_ + component] >= position;
+  }
+  return small_clock_[size_t{Node(b)} * narrow_ + component - wide_] >=
+         position;
 }
 
 LiveRanges::LiveRanges(const actor::TableSpec& spec, const HappensBefore& hb)

@@ -14,7 +14,7 @@
 // LiveRanges says, on top of it, whether two copies of registers are ever live
 // together, which is what the memory planner and the plan checker ask.
 //
-// Cost: acts x components in time and memory. Threading: immutable once
+// Cost: acts x components in time and bytes. Threading: immutable once
 // created. Ownership: no reference to the spec is kept; LiveRanges borrows the
 // relation.
 #ifndef WEFT_COMPILER_CHECK_HAPPENS_BEFORE_H_
@@ -28,6 +28,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/actor/actor.h"
 #include "core/actor/spec.h"
 
 namespace weft::check {
@@ -64,14 +65,22 @@ class HappensBefore {
   HappensBefore() = default;
 
   uint32_t Node(ActRef a) const { return first_[a.actor] + a.act; }
+  // An ordered stream is one component; an actor elsewhere, or whose work is
+  // not in its stream's order, another.
+  void MakeComponents(const actor::TableSpec& spec,
+                      const actor::ActorTable& table);
+  void Join(uint32_t from, uint32_t into);
 
   uint32_t periods_ = 0;
-  uint32_t components_ = 0;
-  std::vector<uint32_t> acts_;       // by actor
-  std::vector<uint32_t> first_;      // node of an actor's act 0
-  std::vector<uint32_t> component_;  // by actor
-  std::vector<uint32_t> position_;   // by node: 1 + index in its component
-  std::vector<uint32_t> clock_;      // by node x component
+  // A program that saves thousands of tensors has as many sinks, each a
+  // component of a few acts: bytes count those.
+  uint32_t wide_ = 0, narrow_ = 0;    // components of many acts, of few
+  std::vector<uint32_t> acts_;        // by actor
+  std::vector<uint32_t> first_;       // node of an actor's act 0
+  std::vector<uint32_t> component_;   // by actor; from wide_ on: narrow
+  std::vector<uint32_t> position_;    // by node: 1 + index in its component
+  std::vector<uint32_t> clock_;       // by node x wide component
+  std::vector<uint8_t> small_clock_;  // by node x narrow component
   std::vector<ActRef> order_;
 };
 

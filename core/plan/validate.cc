@@ -348,6 +348,12 @@ class Validator {
             first + 1) {
       return Bad(name, ": its exclusive register does not overlay the shared");
     }
+    const plan::Register& last =
+        plan_.registers(task.outputs(task.outputs_size() - 1).register_());
+    if (last.state() != plan_.registers(first).state()) {
+      return Bad(name, ": its phases are of the states '",
+                 plan_.registers(first).state(), "' and '", last.state(), "'");
+    }
     return absl::OkStatus();
   }
 
