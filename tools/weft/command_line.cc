@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -20,6 +23,20 @@ std::string NormalizeFlag(std::string arg) {
   size_t end = std::min(arg.find('='), arg.size());
   std::replace(arg.begin(), arg.begin() + end, '_', '-');
   return arg;
+}
+
+// Of names in files that are not the user's own: a terminal must not obey them.
+std::string Printable(absl::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c)) && c != '\n' &&
+        c != '\t') {
+      out += absl::CHexEscape(std::string(1, c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -44,7 +61,14 @@ void Command::Option(const std::string& name, std::string* value,
 
 void Command::Option(const std::string& name, uint64_t* value,
                      const std::string& help) {
-  app_->add_option(name, *value, help)->capture_default_str();
+  // CLI11 alone takes -1 and 2^64 as well, for other numbers.
+  app_->add_option(name, *value, help)
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        uint64_t number;
+        if (absl::SimpleAtoi(text, &number)) return std::string();
+        return absl::StrCat("'", text, "' is no number of 0 to 2^64 - 1");
+      });
 }
 
 void Command::Option(const std::string& name, std::vector<std::string>* values,
@@ -98,9 +122,21 @@ CommandLine::CommandLine(const std::string& name, const std::string& help)
 CommandLine::~CommandLine() = default;
 
 absl::Status CommandLine::Parse(std::vector<std::string> args, bool* done) {
-  for (std::string& arg : args) arg = NormalizeFlag(std::move(arg));
-  std::reverse(args.begin(), args.end());  // as CLI11 wants them
   *done = false;
+  for (std::string& arg : args) arg = NormalizeFlag(std::move(arg));
+  // A name that an empty variable of a script left out.
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool flag = absl::StartsWith(args[i], "--") &&
+                      args[i].find('=') == args[i].size() - 1;
+    if (!args[i].empty() && !flag) continue;
+    const std::string which = flag ? absl::StrCat("of '", args[i], "'")
+                              : i > 0
+                                  ? absl::StrCat("after '", args[i - 1], "'")
+                                  : std::string("at the start");
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat("the value ", which, " is empty"));
+  }
+  std::reverse(args.begin(), args.end());  // as CLI11 wants them
   try {
     app_->parse(args);
   } catch (const CLI::CallForHelp&) {
@@ -147,7 +183,7 @@ int CommandLine::Main(int argc, char** argv) {
 
 std::string FormatError(const absl::Status& status) {
   std::string name = ErrorName(ErrorCodeOf(status));
-  return absl::StrCat("weft: error ", name, ": ", status.message(),
+  return absl::StrCat("weft: error ", name, ": ", Printable(status.message()),
                       "\nweft: see docs/errors/", name, ".md\n");
 }
 

@@ -46,6 +46,30 @@ class CommandLineTest : public ::testing::Test {
   int runs_ = 0, shows_ = 0;
 };
 
+TEST_F(CommandLineTest, EmptyValuesAreNobodysWish) {
+  ExpectError({"train", "j", "--run-dir", ""}, ErrorCode::kBadValue,
+              "after '--run-dir'");
+  ExpectError({"train", "--run-dir=", "j"}, ErrorCode::kBadValue,
+              "of '--run-dir='");
+  ExpectError({"train", ""}, ErrorCode::kBadValue, "after 'train'");
+  ExpectError({""}, ErrorCode::kBadValue, "at the start");
+}
+
+TEST_F(CommandLineTest, NumbersThatDoNotFit) {
+  for (const char* number :
+       {"-1", "18446744073709551616", "1.5", "0x10", "many"}) {
+    ExpectError({"train", "j", "--seed", number}, ErrorCode::kBadValue, number);
+  }
+  EXPECT_TRUE(
+      line_.ParseAndRun({"train", "j", "--seed=18446744073709551615"}).ok());
+  EXPECT_EQ(seed_, ~uint64_t{0});
+}
+
+TEST(FormatErrorTest, ATerminalIsToldNothing) {
+  EXPECT_THAT(FormatError(MakeError(ErrorCode::kBadJob, "a\x1b[31mb\x7f")),
+              HasSubstr("a\\x1b[31mb\\x7f"));
+}
+
 TEST_F(CommandLineTest, ParsesAllForms) {
   absl::Status status =
       line_.ParseAndRun({"train", "--set", "a_b=1", "j.txtpb", "--set=c=d",

@@ -16,6 +16,7 @@
 #include "core/base/pattern.h"
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
+#include "core/base/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -31,6 +32,7 @@ using google::protobuf::TextFormat;
 
 constexpr uint64_t kMaxJobBytes = 4 << 20;
 constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
+constexpr uint32_t kMaxThreads = 1024;
 
 std::vector<std::string> FieldNames(const Descriptor* message) {
   std::vector<std::string> names;
@@ -129,6 +131,8 @@ absl::Status ResolveModel(const std::string& path, job::Job* job) {
       if (model->graph_text().path().empty()) {
         return Bad("model.graph_text needs a path");
       }
+      WEFT_RETURN_IF_ERROR(
+          CheckPath(model->graph_text().path(), "model.graph_text.path"));
       model->mutable_graph_text()->set_path(
           AbsolutePath(path, model->graph_text().path()));
       return absl::OkStatus();
@@ -203,6 +207,18 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
                               ", it must be above 0"));
     }
   }
+  // Beyond this, counting would go below 0.
+  for (const auto& [name, steps] :
+       std::vector<std::pair<absl::string_view, uint64_t>>{
+           {"constant.warmup_steps", schedule->constant().warmup_steps()},
+           {"step.warmup_steps", schedule->step().warmup_steps()},
+           {"step.step_size", schedule->step().step_size()},
+           {"cosine.warmup_steps", schedule->cosine().warmup_steps()},
+           {"cosine.total_steps", schedule->cosine().total_steps()}}) {
+    if (steps <= kMaxSteps) continue;
+    return Bad(absl::StrCat("optimizer.schedule.", name, " is ", steps,
+                            ", at most ", kMaxSteps));
+  }
   const float final_rate = schedule->cosine().final();
   if (!(final_rate >= 0) || !std::isfinite(final_rate)) {
     return Bad(absl::StrCat("schedule.cosine.final is ", final_rate,
@@ -217,11 +233,12 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
 
 absl::Status CheckAdam(const job::Adam& adam, absl::string_view name) {
   auto share = [](float x) { return x >= 0 && x < 1; };
-  if (!share(adam.beta1()) || !share(adam.beta2()) || !(adam.epsilon() > 0)) {
+  if (!share(adam.beta1()) || !share(adam.beta2()) || !(adam.epsilon() > 0) ||
+      !std::isfinite(adam.epsilon())) {
     return Bad(absl::StrCat("optimizer.", name, ": beta1 is ", adam.beta1(),
                             ", beta2 ", adam.beta2(), ", epsilon ",
                             adam.epsilon(),
-                            "; expected [0, 1), [0, 1) and above 0"));
+                            "; expected [0, 1), [0, 1) and a number above 0"));
   }
   return absl::OkStatus();
 }
@@ -248,6 +265,11 @@ absl::Status ResolveOptimizer(job::Job* job) {
   if (optimizer->has_adagrad() && !optimizer->adagrad().has_epsilon()) {
     optimizer->mutable_adagrad()->set_epsilon(1e-10f);
   }
+  const float epsilon = optimizer->adagrad().epsilon();
+  if (optimizer->has_adagrad() && (!(epsilon > 0) || !std::isfinite(epsilon))) {
+    return Bad(absl::StrCat("optimizer.adagrad.epsilon is ", epsilon,
+                            ", expected a number above 0"));
+  }
   if (optimizer->has_adam()) {
     WEFT_RETURN_IF_ERROR(CheckAdam(optimizer->adam(), "adam"));
   }
@@ -268,37 +290,12 @@ absl::Status ResolveOptimizer(job::Job* job) {
   if (sgd.nesterov() && sgd.momentum() == 0) {
     return Bad("optimizer.sgd: nesterov needs a momentum");
   }
-  if (!(optimizer->clip_norm() >= 0)) {
+  if (!(optimizer->clip_norm() >= 0) ||
+      !std::isfinite(optimizer->clip_norm())) {
     return Bad(absl::StrCat("optimizer.clip_norm is ", optimizer->clip_norm(),
-                            ", expected 0 (off) or more"));
+                            ", expected 0 (off) or a number above it"));
   }
   return ResolveSchedule(optimizer->mutable_schedule());
-}
-
-// Without overlong forms, surrogates and what is beyond Unicode.
-bool IsUtf8(absl::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<uint8_t>(text[i]);
-    const size_t length = lead < 0x80   ? 1
-                          : lead < 0xe0 ? 2
-                          : lead < 0xf0 ? 3
-                                        : 4;
-    if ((lead >= 0x80 && lead < 0xc2) || lead > 0xf4) return false;
-    if (text.size() - i < length) return false;
-    uint32_t code = length == 1 ? lead : lead & (0x7f >> length);
-    for (size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<uint8_t>(text[i + k]);
-      if ((next & 0xc0) != 0x80) return false;
-      code = code << 6 | (next & 0x3f);
-    }
-    const bool overlong =
-        (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (overlong || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff) {
-      return false;
-    }
-    i += length;
-  }
-  return true;
 }
 
 // Of a directory, and of what people read.
@@ -393,6 +390,12 @@ absl::StatusOr<std::string> NestedText(absl::string_view path,
                           absl::CEscape(parts[i + 1]), "\" value: \"",
                           absl::CEscape(value), "\" }", close);
     }
+    if (field->is_repeated()) {
+      // Each would add one more, with this field alone.
+      return MakeError(ErrorCode::kBadValue,
+                       absl::StrCat(origin, " ", path, ": '", parts[i],
+                                    "' is a list; write it in the job file"));
+    }
     bool is_message = field->type() == FieldDescriptor::TYPE_MESSAGE;
     if (is_message == last) {
       return MakeError(ErrorCode::kBadValue,
@@ -460,6 +463,11 @@ absl::Status SetField(absl::string_view assignment, absl::string_view origin,
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   if (!parser.MergeFromString(text, job)) return errors.status();
+  // What was read is a list of entries, two of one key perhaps. As a map it has
+  // the last one alone, and that is what will be printed.
+  if (job->model().has_builtin()) {
+    job->mutable_model()->mutable_builtin()->mutable_args();
+  }
   return absl::OkStatus();
 }
 
@@ -501,6 +509,10 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
   if (job->runtime().register_copies() > 64) {
     return Bad("runtime.register_copies is above 64");
+  }
+  if (job->runtime().threads() > kMaxThreads) {
+    return Bad(absl::StrCat("runtime.threads is ", job->runtime().threads(),
+                            ", at most ", kMaxThreads));
   }
   return absl::OkStatus();
 }

@@ -287,6 +287,80 @@ TEST(JobTest, AnArgumentIsWrittenOnce) {
               "key 'hidden' twice");
 }
 
+// What --set made is what the run's own file says, whatever the kind of field:
+// resuming reads that.
+TEST(JobTest, EverySetIsWrittenOnce) {
+  const std::string with_args =
+      "model { builtin { name: \"mlp\" args { key: \"hidden\" value: \"1\" } } "
+      "} data { train { idx { images: \"a\" labels: \"/b\" } } }";
+  for (const std::vector<const char*>& sets :
+       std::vector<std::vector<const char*>>{
+           {"model.builtin.args.hidden=5"},
+           {"model.builtin.args.hidden=5", "model.builtin.args.classes=9",
+            "model.builtin.args.hidden=7"},
+           {"model.graph_text.path=m.graph"},
+           {"optimizer.adam.beta1=0.8"},
+           {"optimizer.adagrad.epsilon=1e-7", "optimizer.sgd.momentum=0.2"},
+           {"optimizer.schedule.cosine.base=0.3", "epochs=2"},
+           {"data.shuffle=false", "data.tail=DROP", "data.normalize.std=0.3"},
+           {"epochs=0", "steps=9"},
+           {"logical_shards=4"},
+           {"name=a b\"c'd"},
+           {"seed=18446744073709551615", "runtime.threads=2"},
+           {"optimizer.sgd.decay_exclude=.*\\.bias",
+            "devices=sim:0?tier=T1"}}) {
+    SCOPED_TRACE(sets[0]);
+    job::Job job = ParseJob("j", with_args).value();
+    for (const char* set : sets) {
+      absl::Status status = SetField(set, "--set", &job);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    absl::Status status = ResolveJob("/jobs/j.txtpb", &job);
+    ASSERT_TRUE(status.ok()) << status;
+    absl::StatusOr<job::Job> again = ParseJob("resolved", JobText(job));
+    ASSERT_TRUE(again.ok()) << again.status();
+    ASSERT_TRUE(ResolveJob("/runs/resolved.txtpb", &*again).ok());
+    EXPECT_EQ(JobText(*again), JobText(job));
+    EXPECT_EQ(JobChanges(*again, job), "");
+  }
+  job::Job job = ParseJob("j", with_args).value();
+  ASSERT_TRUE(SetField("model.builtin.args.hidden=5", "--set", &job).ok());
+  EXPECT_EQ(job.model().builtin().args().at("hidden"), "5");
+  EXPECT_THAT(JobText(job), testing::Not(HasSubstr("value: \"1\"")));
+  ExpectError(SetField("placement.device=cpu", "--set", &job),
+              ErrorCode::kBadValue, "is a list");
+}
+
+TEST(JobTest, NumbersThatNobodyMeans) {
+  for (const auto& [set, text] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"optimizer.adam.epsilon=inf", "epsilon inf"},
+           {"optimizer.adamw.epsilon=nan", "epsilon nan"},
+           {"optimizer.adagrad.epsilon=-1", "epsilon is -1"},
+           {"optimizer.adagrad.epsilon=inf", "epsilon is inf"},
+           {"optimizer.clip_norm=inf", "clip_norm is inf"},
+           {"optimizer.schedule.constant.warmup_steps=9223372036854775808",
+            "warmup_steps is 9223372036854775808"},
+           {"optimizer.schedule.cosine.total_steps=18446744073709551615",
+            "total_steps is 18446744073709551615"},
+           {"runtime.threads=1025", "threads is 1025"}}) {
+    job::Job job = Small();
+    ASSERT_TRUE(SetField(set, "--set", &job).ok()) << set;
+    if (set.find("schedule") != std::string::npos) {
+      SetField("optimizer.schedule.constant.base=1", "", &job).IgnoreError();
+    }
+    if (set.find("cosine") != std::string::npos) {
+      SetField("optimizer.schedule.cosine.base=1", "", &job).IgnoreError();
+      ASSERT_TRUE(SetField(set, "--set", &job).ok()) << set;
+    }
+    ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, text);
+  }
+  job::Job job = Small();
+  job.mutable_data()->mutable_train()->mutable_idx()->set_images(
+      std::string("a\0/x", 4));
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob, "'a\\x00/x'");
+}
+
 TEST(JobTest, NamesOfOtherScriptsAreFine) {
   for (const char* name :
        {"\xc3\xbc", "\xe6\xa8\xa1\xe5\x9e\x8b", "\xf0\x9f\xa7\xb5", "v1.2"}) {
