@@ -295,6 +295,14 @@ bool Worker::Outstanding() const {
   return false;
 }
 
+// Whether a device is at work that a profile measures.
+bool Worker::TimesAwaited() const {
+  for (const auto& async : async_) {
+    if (!async->timed.empty()) return true;
+  }
+  return false;
+}
+
 // Nothing to do: spins a little, then sleeps until something comes.
 void Worker::Wait() {
   const Port& port = config_.ports[config_.number];
@@ -308,7 +316,8 @@ void Worker::Wait() {
       if (n % 128 != 0) continue;
       uint64_t now = NowNs();
       if (until == 0) until = now + config_.spin_ns;
-      if (now >= until) break;
+      // A profile is as good as the looks at the device are frequent.
+      if (now >= until && !TimesAwaited()) break;
     }
   }
   uint32_t seen = port.word->Announce();
@@ -337,7 +346,6 @@ uint64_t Worker::SleepTime() {
       // The signal comes when all is done. A tick before that may be awaited.
       if (async->first_tick() == async->marked && !async->dirty) continue;
     }
-    // Times are as good as the looks at the device are frequent.
     time = profile_ != nullptr ? kFirstNapNs : nap_ns_;
   }
   if (time != kIdleSleepNs) nap_ns_ = std::min(2 * nap_ns_, kLongestNapNs);

@@ -171,6 +171,7 @@ class Worker {
   bool PollStreams();
   bool PollStream(AsyncStream* stream);
   bool Outstanding() const;
+  bool TimesAwaited() const;
   void Wait();
   void WaitObserved();
   Waiting WhyWaiting() const;
