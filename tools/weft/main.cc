@@ -37,12 +37,13 @@ int main(int argc, char** argv) {
   weft::CommandLine line(
       "weft",
       "Trains neural networks that a job file describes, on the devices whose "
-      "plugins are here.\nOnly what was asked for is printed to stdout. After "
-      "a "
-      "failure the exit code tells whose it is:\n2 the command line's or the "
-      "job's, 3 the model's, 4 the memory's, 5 a plugin's, 6 the data's\nor a "
-      "checkpoint's, 7 that of a loss that is not finite, 138 a lost peer's, 1 "
-      "any other's.");
+      "plugins are here.\n"
+      "Only what was asked for is printed to stdout. After a failure the exit "
+      "code tells whose it is:\n"
+      "2 the command line's or the job's, 3 the model's, 4 the memory's, 5 a "
+      "plugin's, 6 the data's\n"
+      "or a checkpoint's, 7 that of a loss that is not finite, 138 a lost "
+      "peer's, 1 any other's.");
   weft::AddTrainCommands(&line, &context);
   weft::AddProfileCommand(&line, &context);
   weft::AddPlanCommands(&line, &context);

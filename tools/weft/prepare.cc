@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "runtime/data/image_data.h"
 #include "runtime/data/text_data.h"
+#include "runtime/registers/memory.h"
 #include "runtime/session/device_oracle.h"
 #include "tools/weft/job.h"
 #include "tools/weft/memory_limit.h"
@@ -120,51 +122,37 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
       classes, LabelsOf(data.has_eval() ? data.eval() : data.train()));
 }
 
-// What a session allocates on each device: one state for all programs, and the
-// rest of the largest of them, since they overlay.
-std::vector<uint64_t> PlannedBytes(const Prepared& prepared) {
-  const size_t devices = prepared.devices.pointers().size();
-  std::vector<uint64_t> state(devices), largest(devices);
-  for (const auto& [name, plan] : prepared.programs.plans) {
-    std::vector<uint64_t> own(devices);
-    for (const plan::Arena& arena : plan.arenas()) {
-      const uint32_t d = arena.device();
-      if (arena.kind() == plan::Arena::STATE) {
-        state[d] = std::max<uint64_t>(state[d], arena.bytes());
-      } else {
-        own[d] += arena.bytes();
-      }
-    }
-    for (size_t d = 0; d < devices; ++d) {
-      largest[d] = std::max(largest[d], own[d]);
-    }
-  }
-  for (size_t d = 0; d < devices; ++d) state[d] += largest[d];
-  return state;
-}
-
 // Before anything of that size is allocated.
 absl::Status CheckMemory(Os& os, const Prepared& prepared) {
-  const std::vector<uint64_t> planned = PlannedBytes(prepared);
   const std::vector<Device*> devices = prepared.devices.pointers();
-  for (size_t d = 0; d < devices.size(); ++d) {
-    const uint64_t there = devices[d]->info().memory_bytes;
-    if (there == 0 || planned[d] <= there) continue;
-    return MakeError(
-        ErrorCode::kOutOfMemory,
-        absl::StrCat(devices[d]->Name(), ": the plan takes ", planned[d],
-                     " bytes, the device has ", there));
+  // What the session will reserve, and nothing else.
+  runtime::SessionMemory memory(devices);
+  for (const auto& [name, plan] : prepared.programs.plans) {
+    WEFT_RETURN_IF_ERROR(memory.Reserve(plan).status());
   }
-  // The first device works in this process's memory, which also holds the
-  // state once more on its way to and from checkpoints.
-  const uint64_t host =
-      planned[0] + StateBytes(prepared.programs.graphs.at("train"));
+  // This process holds the state once more on its way to and from checkpoints,
+  // and the memory of devices that the host reaches.
+  uint64_t host = StateBytes(prepared.programs.graphs.at("train"));
+  std::vector<std::string> here;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const uint64_t planned = memory.PlannedBytes(static_cast<int>(d));
+    const uint64_t there = devices[d]->info().memory_bytes;
+    if (there != 0 && planned > there) {
+      return MakeError(ErrorCode::kOutOfMemory,
+                       absl::StrCat(devices[d]->Name(), ": the plan takes ",
+                                    planned, " bytes, the device has ", there));
+    }
+    if (!devices[d]->info().host_mapped || planned == 0) continue;
+    host += planned;
+    here.push_back(devices[d]->Name());
+  }
   const MemoryLimit limit = HostMemoryLimit(os);
   if (host <= limit.bytes) return absl::OkStatus();
   return MakeError(
       ErrorCode::kOutOfMemory,
-      absl::StrCat(devices[0]->Name(), ": the plan and buffers take ", host,
-                   " bytes, ", limit.name, " leaves ", limit.bytes));
+      absl::StrCat(here.empty() ? "the host" : absl::StrJoin(here, ", "),
+                   ": the plan and buffers take ", host, " bytes, ", limit.name,
+                   " leaves ", limit.bytes));
 }
 
 }  // namespace
@@ -206,14 +194,18 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   ProgramOptions program_options;
   program_options.dumps = options.dumps;
   program_options.launch_order_seed = options.launch_order_seed;
-  program_options.max_state_bytes = HostMemoryLimit(*options.os).bytes;
+  if (options.check_memory) {
+    program_options.max_state_bytes = HostMemoryLimit(*options.os).bytes;
+  }
   absl::StatusOr<Programs> programs =
       BuildPrograms(*options.os, job, out->info, out->devices.plan(),
                     out->devices.compute(), oracle, program_options);
   WEFT_RETURN_IF_ERROR(oracle.status());
   if (!programs.ok()) return programs.status();
   out->programs = *std::move(programs);
-  WEFT_RETURN_IF_ERROR(CheckMemory(*options.os, *out));
+  if (options.check_memory) {
+    WEFT_RETURN_IF_ERROR(CheckMemory(*options.os, *out));
+  }
   WEFT_RETURN_IF_ERROR(CheckAllLabels(*out));
   return out;
 }

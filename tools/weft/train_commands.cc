@@ -15,19 +15,29 @@
 namespace weft {
 namespace {
 
-// The session that a signal stops. A signal that comes before there is one, or
-// a second one, ends the process at once.
+// The session that a signal stops. A signal that comes before there is one ends
+// the process at once, and so does a second SIGINT or a second SIGTERM:
+// somebody who will not wait. Others come more than once by themselves (a
+// terminal that closes and its shell both send SIGHUP, a service manager sends
+// it after SIGTERM), so they don't keep the checkpoint from being saved.
 std::atomic<runtime::Session*> g_session{nullptr};
-std::atomic<int> g_signal{0};
+std::atomic<int> g_signal{0};  // the first
+std::atomic<bool> g_interrupted{false};
+std::atomic<bool> g_terminated{false};
 
 void OnSignal(int number) {
   const int saved_errno = errno;
+  bool again = false;
+  if (number == SIGINT) again = g_interrupted.exchange(true);
+  if (number == SIGTERM) again = g_terminated.exchange(true);
   runtime::Session* session = g_session.load();
-  if (session == nullptr || g_signal.exchange(number) != 0) {
+  if (session == nullptr || again) {
     std::signal(number, SIG_DFL);
     raise(number);
     return;
   }
+  int none = 0;
+  g_signal.compare_exchange_strong(none, number);
   session->RequestStop();
   errno = saved_errno;
 }
