@@ -1,11 +1,15 @@
 #include "tests/fault/case.h"
 
+#include <errno.h>
+
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plugins/host/test_plugins.h"
@@ -18,8 +22,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Which row's message the page of an error shows.
-const std::map<std::string, std::string>& Samples() {
-  static const auto* samples = new std::map<std::string, std::string>{
+using SampleMap = std::map<std::string, std::string>;
+const SampleMap& Samples() {
+  static const auto* samples = new SampleMap{
       {"WEFT-1001", "unknown flag"},
       {"WEFT-1002", "unknown field"},
       {"WEFT-1003", "unknown variable"},
@@ -35,7 +40,6 @@ const std::map<std::string, std::string>& Samples() {
       {"WEFT-2007", "no logits"},
       {"WEFT-2008", "syntax"},
       {"WEFT-2013", "unknown model"},
-      {"WEFT-3001", "beyond a limit"},
       {"WEFT-4001", "not found"},
       {"WEFT-4002", "world-writable"},
       {"WEFT-4003", "truncated"},
@@ -47,8 +51,34 @@ const std::map<std::string, std::string>& Samples() {
       {"WEFT-5003", "wrong magic"},
       {"WEFT-5004", "label out of range"},
   };
-  return *samples;
+  // Of the other test, which runs these rows.
+  static const auto* refused = new SampleMap{{"WEFT-3001", "beyond a limit"}};
+  const absl::string_view test = program_invocation_short_name;
+  return test == "refusal_test" ? *refused : *samples;
 }
+
+// Codes whose samples were compared.
+std::set<std::string>& Met() {
+  static auto* met = new std::set<std::string>;
+  return *met;
+}
+
+// A row that was renamed, or is not there any more, must not leave its page
+// unchecked.
+class EverySampleIsMet : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    const auto& all = *::testing::UnitTest::GetInstance();
+    // A part of the tests says nothing of the whole.
+    if (all.successful_test_count() != all.total_test_count()) return;
+    for (const auto& [code, row] : Samples()) {
+      EXPECT_EQ(Met().count(code), 1u)
+          << "no row '" << row << "' that gives " << code;
+    }
+  }
+};
+[[maybe_unused]] const ::testing::Environment* const every_sample_is_met =
+    ::testing::AddGlobalTestEnvironment(new EverySampleIsMet);
 
 // A message without what differs from one user to the next: texts in quotes,
 // absolute paths and numbers.
@@ -91,6 +121,7 @@ std::string ErrorLine(const std::string& text) {
 void CheckSample(const Case& c, const std::string& err) {
   auto sample = Samples().find(c.code);
   if (sample == Samples().end() || sample->second != c.name) return;
+  Met().insert(c.code);
   const std::string page =
       ReadText(RunfilePath("docs/errors/" + c.code + ".md"));
   EXPECT_EQ(Form(ErrorLine(page)), Form(ErrorLine(err)))

@@ -5,7 +5,8 @@
 //                               {"No such file"}, RemoveTheFile}});
 //
 // Where a row is the source of the sample on its error's page, the two must
-// agree but for names and numbers.
+// agree but for names and numbers. A sample whose row did not come fails the
+// test program.
 //
 // Threading: one thread.
 #ifndef WEFT_TESTS_FAULT_CASE_H_

@@ -181,6 +181,28 @@ TEST(KillTest, ASignalSavesAndEndsByThatSignal) {
   }
 }
 
+// A terminal that closes sends SIGHUP, and its shell sends it again.
+TEST(KillTest, SignalsOfOneDeathLetItSave) {
+  TestJob job("hung_up", Mlp());
+  const Sets endless = {"epochs=0", "steps=100000000"};
+  Process process = job.Weft(Command({"train", "job.txtpb"}, endless));
+  while (process.Running() &&
+         !absl::StrContains(process.ErrSoFar(), "first step after")) {
+    sched_yield();
+  }
+  process.Signal(SIGHUP);
+  // Those that come while the first is not handled yet count as one.
+  for (int i = 0; i < 50; ++i) {
+    sched_yield();
+    process.Signal(i % 2 == 0 ? SIGHUP : SIGCONT);
+  }
+  Ended end = process.Wait();
+  EXPECT_EQ(end.signal, SIGHUP) << end.err;
+  ASSERT_EQ(job.Runs().size(), 1u);
+  // Only the end of the run saves.
+  EXPECT_GT(NewestStep(job.Runs()[0]), 0u);
+}
+
 // Two processes in one run directory would spoil each other's files.
 TEST(KillTest, ARunDirectoryIsOfOneProcess) {
   TestJob job("locked", Mlp());

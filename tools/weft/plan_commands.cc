@@ -49,6 +49,7 @@ TrainOptions MakeOptions(const CommandContext& context,
   TrainOptions options = BaseOptions(context);
   options.job_path = UserPath(context.env, flags.path);
   options.sets = flags.sets;
+  options.check_memory = false;  // of a plan that does not fit, above all
   return options;
 }
 
