@@ -68,8 +68,8 @@ class Os {
   virtual bool Exists(const std::string& path) = 0;
   // Locks the file `path` for this object alone, without waiting; makes the
   // file where there is none and leaves it behind. What a dead process left
-  // there does not matter, but a link is not followed. Aborted, naming the process, where somebody holds
-  // it.
+  // there does not matter, but a link is not followed. Aborted, naming the
+  // process, where somebody holds it.
   virtual absl::StatusOr<std::unique_ptr<FileLock>> Lock(
       const std::string& path) = 0;
 };

@@ -34,7 +34,7 @@ has avx512bw && classes="$classes avx512" || echo "skipped avx512: not in this p
 
 for test in "$@"; do
   for class in $classes; do
-    CPU_TEST_ISA=$class "$test" > "$TEST_TMPDIR/out" 2>&1 || {
+    TEST_ISA=$class "$test" > "$TEST_TMPDIR/out" 2>&1 || {
       cat "$TEST_TMPDIR/out"
       echo "$test fails with $class"
       exit 1

@@ -135,7 +135,7 @@ Device& CpuDevice() {
         Plugin::Load("cpu", TestLoadOptions({"devices/cpu"}));
     EXPECT_TRUE(plugin.ok()) << plugin.status();
     Device::Options options;
-    if (const char* isa = std::getenv("CPU_TEST_ISA")) {
+    if (const char* isa = std::getenv("TEST_ISA")) {
       options.emplace_back("isa", isa);
     }
     absl::StatusOr<std::unique_ptr<Device>> opened =
