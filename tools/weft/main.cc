@@ -1,18 +1,37 @@
 // The weft command.
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 
 #include "core/base/clock.h"
 #include "core/base/env.h"
 #include "glog/logging.h"
+#include "tools/weft/address_space.h"
 #include "tools/weft/command_line.h"
 #include "tools/weft/commands.h"
 #include "tools/weft/memory_limit.h"
 
+namespace {
+
+// Where one is closed, the next file that is opened would take its place, and
+// messages would go into it. Writing to a stdout that was closed still fails.
+void OpenStandardStreams() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0)
+      return;
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   int64_t started_ns = weft::RealClock().MonotonicNs();
+  OpenStandardStreams();
+  weft::SpareAddressSpace();
   // A reader that goes away is a write error, not a death.
   std::signal(SIGPIPE, SIG_IGN);
   // So is a file that grows beyond its limit (ulimit -f).

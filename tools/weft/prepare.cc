@@ -11,11 +11,24 @@
 #include "runtime/data/text_data.h"
 #include "runtime/registers/memory.h"
 #include "runtime/session/device_oracle.h"
+#include "tools/weft/address_space.h"
 #include "tools/weft/job.h"
 #include "tools/weft/memory_limit.h"
 
 namespace weft {
 namespace {
+
+absl::StatusOr<data::ImageData> LoadIdx(Os& os, const job::Idx& idx) {
+  WEFT_ASSIGN_OR_RETURN(data::ImageData images,
+                        data::LoadImageData(os, idx.images(), idx.labels()));
+  if (images.image.num_elements() == 0) {
+    return MakeError(
+        ErrorCode::kDataFormat,
+        absl::StrCat("'", idx.images(), "' has images of shape ",
+                     images.image.ToString(), ", without any pixel"));
+  }
+  return images;
+}
 
 data::ReaderOptions TrainReader(const job::Job& job) {
   data::ReaderOptions options;
@@ -37,11 +50,8 @@ data::ReaderOptions EvalReader(const job::Job& job) {
 }
 
 absl::Status LoadImages(Os& os, const job::Data& data, Prepared* out) {
-  auto load = [&os](const job::Idx& idx) {
-    return data::LoadImageData(os, idx.images(), idx.labels());
-  };
   const job::Idx& idx = data.train().idx();
-  WEFT_ASSIGN_OR_RETURN(data::ImageData train, load(idx));
+  WEFT_ASSIGN_OR_RETURN(data::ImageData train, LoadIdx(os, idx));
   out->info.image = train.image;
   out->info.classes = data::CountClasses(train);
   out->fingerprint = train.fingerprint;
@@ -49,7 +59,7 @@ absl::Status LoadImages(Os& os, const job::Data& data, Prepared* out) {
   out->train_data = std::make_unique<data::ImageData>(std::move(train));
   if (!data.has_eval()) return absl::OkStatus();
   const job::Idx& eval_idx = data.eval().idx();
-  WEFT_ASSIGN_OR_RETURN(data::ImageData eval, load(eval_idx));
+  WEFT_ASSIGN_OR_RETURN(data::ImageData eval, LoadIdx(os, eval_idx));
   if (eval.image != out->info.image) {
     return MakeError(
         ErrorCode::kDataFormat,
@@ -147,7 +157,7 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
     here.push_back(devices[d]->Name());
   }
   const MemoryLimit limit = HostMemoryLimit(os);
-  if (host <= limit.bytes) return absl::OkStatus();
+  if (host <= limit.bytes) return CheckAddressSpace(host);
   return MakeError(
       ErrorCode::kOutOfMemory,
       absl::StrCat(here.empty() ? "the host" : absl::StrJoin(here, ", "),

@@ -1,8 +1,10 @@
 #include "tools/weft/programs.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/pass/registry.h"
 #include "core/base/error.h"
@@ -10,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
 #include "core/graph/text.h"
+#include "core/graph/verify.h"
 #include "models/model.h"
 
 namespace weft {
@@ -128,6 +131,32 @@ absl::StatusOr<int64_t> CountLogits(const Graph& model) {
                                 "shape [batch, classes]"));
 }
 
+// What types and ranges allow and training cannot do.
+absl::Status CheckVariables(const Graph& model) {
+  for (const Node* node : model.Nodes()) {
+    if (!node->Is(OpId::kVariable)) continue;
+    const OpView view = model.View(*node);
+    const DType dtype = node->output_type(0).dtype;
+    if (view.String("role") == "parameter" && view.Int("trainable") != 0 &&
+        !IsFloat(dtype)) {
+      return MakeError(
+          ErrorCode::kBadGraph,
+          absl::StrCat("node '", node->name(), "' (", node->op(),
+                       "): a trainable parameter of ", DTypeName(dtype),
+                       " has no gradient; set trainable: 0"));
+    }
+    if (view.String("init") == "uniform" &&
+        !(view.Float("low") <= view.Float("high"))) {
+      return MakeError(
+          ErrorCode::kBadAttribute,
+          absl::StrCat("node '", node->name(), "' (", node->op(),
+                       "): init \"uniform\" from low ", view.Float("low"),
+                       " to high ", view.Float("high")));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // A graph text says its own batch, which the job has to feed.
 absl::Status CheckBatch(const Graph& model, const job::Job& job) {
   int64_t batch = job.batch_size() / job.micro_batches();
@@ -154,12 +183,32 @@ struct Build {
   int register_copies;
 };
 
+absl::Status CheckDumps(const std::string& passes,
+                        const std::vector<std::string>& names) {
+  absl::StatusOr<Pattern> pattern = Pattern::Compile(passes);
+  if (!pattern.ok()) return Annotate(pattern.status(), "--dump-passes");
+  for (const std::string& name : names) {
+    if (pattern->MatchesAll(name)) return absl::OkStatus();
+  }
+  const std::set<std::string> known(names.begin(), names.end());
+  return MakeError(ErrorCode::kBadValue,
+                   absl::StrCat("--dump-passes '", passes,
+                                "' matches the whole name of no pass; there "
+                                "are: ",
+                                absl::StrJoin(known, ", ")));
+}
+
 absl::Status RunPasses(const Build& build, const std::string& program,
                        uint64_t seed, Graph* graph) {
   PipelineOptions dumps = build.options.dumps;
-  if (!dumps.dump_to.empty()) dumps.dump_to = JoinPath(dumps.dump_to, program);
+  const bool dump = !dumps.dump_to.empty();
+  if (dump) dumps.dump_to = JoinPath(dumps.dump_to, program);
   WEFT_ASSIGN_OR_RETURN(Pipeline pipeline,
                         MakeNamedPipeline("default", std::move(dumps)));
+  if (dump) {
+    WEFT_RETURN_IF_ERROR(
+        CheckDumps(build.options.dumps.dump_passes, pipeline.Names()));
+  }
   PassContext context;
   context.settings.training = program == "train";
   context.settings.seed = seed;
@@ -212,6 +261,8 @@ absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
   }
   absl::StatusOr<Graph> graph = ParseGraph(*text);
   if (!graph.ok()) return Annotate(graph.status(), path);
+  WEFT_RETURN_IF_ERROR(Annotate(VerifyGraph(*graph), path));
+  WEFT_RETURN_IF_ERROR(Annotate(CheckVariables(*graph), path));
   return graph;
 }
 

@@ -56,7 +56,7 @@ struct TrainFlags {
   std::string run_dir;
   std::string resume;
   std::string dump_to;
-  std::string dump_passes = ".*";
+  std::string dump_passes;  // empty: all
   uint64_t launch_order_seed = 0;
   bool profile = false;
   bool json = false;
@@ -80,7 +80,9 @@ TrainOptions MakeOptions(const CommandContext& context,
   if (!flags.dump_to.empty()) {
     options.dumps.dump_to = UserPath(env, flags.dump_to);
   }
-  options.dumps.dump_passes = flags.dump_passes;
+  if (!flags.dump_passes.empty()) {
+    options.dumps.dump_passes = flags.dump_passes;
+  }
   options.launch_order_seed = flags.launch_order_seed;
   options.sets = flags.sets;
   if (flags.profile) options.profile = ProfileWindow{};
@@ -142,6 +144,11 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
     return MakeError(ErrorCode::kBadValue,
                      "train needs a job file, or --resume (see --help)");
   }
+  if (flags.dump_to.empty() && !flags.dump_passes.empty()) {
+    return MakeError(ErrorCode::kBadValue,
+                     "--dump-passes chooses among what --dump-to writes, and "
+                     "that is not given");
+  }
   TrainOptions options = MakeOptions(*context, flags);
   options.on_session = [](runtime::Session* session) {
     g_session.store(session);
@@ -189,7 +196,8 @@ void AddTrainCommands(CommandLine* line, CommandContext* context) {
   train->Option("--dump-to", &flags->dump_to,
                 "writes the graphs before and after passes to a directory");
   train->Option("--dump-passes", &flags->dump_passes,
-                "regular expression: which passes --dump-to writes");
+                "regular expression: which passes --dump-to writes; default "
+                "all");
   train->Option("--launch-order-seed", &flags->launch_order_seed,
                 "another legal launch order of the same work; results are the "
                 "same bits");

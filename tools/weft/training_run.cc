@@ -121,6 +121,11 @@ absl::Status TrainingRun::ExecuteSteps() {
     MutexLock lock(&mu_);
     metrics_ = std::move(metrics);
     evaluated_ = absl::StrContains(metrics_->last_kept(), kEvalLoss);
+    if (const uint64_t lines = metrics_->unknown_lines(); lines > 0) {
+      Talk(absl::StrCat("warning: ", lines,
+                        " lines of metrics.jsonl are no "
+                        "records; they stay as they are"));
+    }
   }
   WEFT_RETURN_IF_ERROR(TrainLoop());
   WEFT_RETURN_IF_ERROR(WriteProfile());
@@ -227,6 +232,7 @@ absl::Status TrainingRun::StartState() {
 }
 
 absl::Status TrainingRun::Resume() {
+  checkpoint::Recover(*options_.os, directory_.path());
   WEFT_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
                         checkpoint::Load(*options_.os, options_.resume));
   WEFT_RETURN_IF_ERROR(state_->Fill(loaded));
