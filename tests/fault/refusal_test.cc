@@ -20,7 +20,7 @@ using ::testing::Not;
 // Patterns that make an engine that backtracks try for ever.
 TEST(RefusalTest, PatternsThatNest) {
   TestJob job("patterns", Mlp());
-  const std::string nested = "(((a*)*)*)*(((.*)*)*)*x";
+  const std::string nested = "(((a*)*)*)*(((.*)*)*)*e";
   Ended end = job.Weft({"train", "job.txtpb", "--quiet", "--dump-to", "dumps",
                         "--dump-passes", nested, "--set",
                         "optimizer.sgd.decay_exclude=" + nested})
