@@ -27,6 +27,14 @@ struct Addend {
   bool present = false;
   double beta = 1;
   LoopPlan<2> plan;
+
+  // One number for each column, as it is: what oneDNN adds by itself.
+  bool IsBias(int64_t columns) const {
+    const int last = plan.rank() - 1;
+    return present && beta == 1 && plan.dim(last) == columns &&
+           plan.strides(last)[1] == 1 &&
+           (last == 0 || (last == 1 && plan.strides(0)[1] == 0));
+  }
 };
 
 // ---- f64
@@ -136,6 +144,8 @@ class DnnlProduct final : public Kernel {
   DnnlProduct(Product3 product, Addend addend)
       : p_(std::move(product)), addend_(std::move(addend)) {
     OneThread one_thread;
+    bias_ = p_.alpha == 1 && addend_.IsBias(p_.n);
+    if (bias_) p_.accumulate = false;
     // The whole innermost run is one product where the matrices of all three
     // follow one another; the left ones alone are then more rows.
     const auto& step = p_.batches.strides(p_.batches.rank() - 1);
@@ -151,7 +161,7 @@ class DnnlProduct final : public Kernel {
         for (int64_t j = 0; j < p_.n; j += grid.columns) {
           AddBlock(
               l * p_.m * p_.k + i * p_.a_row, l * p_.k * p_.n + j * p_.b_column,
-              l * p_.m * p_.n + i * p_.n + j, std::min(grid.lead, lead - l),
+              l * p_.m * p_.n + i * p_.n + j, j, std::min(grid.lead, lead - l),
               std::min(grid.rows, rows - i), std::min(grid.columns, p_.n - j));
         }
       }
@@ -164,19 +174,20 @@ class DnnlProduct final : public Kernel {
 
   void Run(const Args& a) const override {
     float* y = a.Output<float>(0);
-    if (addend_.present) {
+    if (addend_.present && !bias_) {
       float beta = static_cast<float>(addend_.beta);
       Map1(addend_.plan, y, a.Input<float>(2),
            [beta](float c) { return beta * c; });
     }
-    p_.batches.ForEachRun(
-        [&](const int64_t* at, const int64_t* step, int64_t n) {
-          for (int64_t i = 0; i < (whole_run_ ? 1 : n); ++i) {
-            Multiply(a.Input<float>(0) + (at[1] + i * step[1]) * p_.m * p_.k,
-                     a.Input<float>(1) + (at[2] + i * step[2]) * p_.k * p_.n,
-                     y + (at[0] + i * step[0]) * p_.m * p_.n, a.workspace);
-          }
-        });
+    const float* bias = bias_ ? a.Input<float>(2) : nullptr;
+    p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,
+                              int64_t n) {
+      for (int64_t i = 0; i < (whole_run_ ? 1 : n); ++i) {
+        Multiply(a.Input<float>(0) + (at[1] + i * step[1]) * p_.m * p_.k,
+                 a.Input<float>(1) + (at[2] + i * step[2]) * p_.k * p_.n, bias,
+                 y + (at[0] + i * step[0]) * p_.m * p_.n, a.workspace);
+      }
+    });
   }
 
  private:
@@ -188,11 +199,12 @@ class DnnlProduct final : public Kernel {
   struct Block {
     const DnnlOp* op;
     int64_t a, b, y;     // elements
+    int64_t column;      // of the result, where the block begins
     uint64_t workspace;  // bytes
   };
 
-  void AddBlock(int64_t a, int64_t b, int64_t y, int64_t lead, int64_t rows,
-                int64_t columns) {
+  void AddBlock(int64_t a, int64_t b, int64_t y, int64_t column, int64_t lead,
+                int64_t rows, int64_t columns) {
     auto it = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& s) {
       return s.lead == lead && s.rows == rows && s.columns == columns;
     });
@@ -200,7 +212,7 @@ class DnnlProduct final : public Kernel {
       it = shapes_.insert(
           it, {lead, rows, columns, MakePrimitive(lead, rows, columns)});
     }
-    blocks_.push_back({it->op.get(), a, b, y, workspace});
+    blocks_.push_back({it->op.get(), a, b, y, column, workspace});
     workspace += it->op->workspace_bytes();
   }
 
@@ -223,23 +235,35 @@ class DnnlProduct final : public Kernel {
       ops.append_sum(1.0f);
       attr.set_post_ops(ops);
     }
-    dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attr,
-                                    CpuEngine());
+    const auto bias = lead == 1
+                          ? Matrix({1, columns}, {columns, 1})
+                          : Matrix({1, 1, columns}, {columns, columns, 1});
+    dnnl::matmul::primitive_desc pd(
+        bias_ ? dnnl::matmul::desc(a, b, bias, y) : dnnl::matmul::desc(a, b, y),
+        attr, CpuEngine());
     auto op = std::make_unique<DnnlOp>();
     op->SetPrimitive(pd.scratchpad_desc(), [pd] { return dnnl::matmul(pd); });
     op->AddInput(DNNL_ARG_SRC, a, a);
     op->AddInput(DNNL_ARG_WEIGHTS, b, b);
+    if (bias_) op->AddInput(DNNL_ARG_BIAS, bias, bias);
     op->AddOutput(DNNL_ARG_DST, y, y);
     return op;
   }
 
-  void Multiply(const float* a, const float* b, float* y, void* scratch) const {
+  void Multiply(const float* a, const float* b, const float* bias, float* y,
+                void* scratch) const {
     const int64_t blocks = static_cast<int64_t>(blocks_.size());
     ParallelBlocks(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Block& block = blocks_[static_cast<size_t>(i)];
-        void* operands[] = {const_cast<float*>(a + block.a),
-                            const_cast<float*>(b + block.b), y + block.y};
+        void* operands[4];
+        int n = 0;
+        operands[n++] = const_cast<float*>(a + block.a);
+        operands[n++] = const_cast<float*>(b + block.b);
+        if (bias != nullptr) {
+          operands[n++] = const_cast<float*>(bias + block.column);
+        }
+        operands[n++] = y + block.y;
         block.op->Run(operands, static_cast<char*>(scratch) + block.workspace);
       }
     });
@@ -247,6 +271,7 @@ class DnnlProduct final : public Kernel {
 
   Product3 p_;
   Addend addend_;
+  bool bias_ = false;  // the addend is oneDNN's bias
   bool whole_run_ = false;
   std::vector<Shape> shapes_;
   std::vector<Block> blocks_;
