@@ -72,13 +72,14 @@ bool TilesByTwo(const Window& w) {
 
 // Two vectors of neighbouring elements as even and odd ones, and back.
 // Compilers do not find these loops by themselves. Eight floats at most: rows
-// of images are seldom longer than two vectors of sixteen.
+// of images are seldom longer than two vectors of sixteen. Rows too short for
+// that take 16 bytes at a time.
 #if WEFT_CPU_LEVEL >= WEFT_CPU_avx2
 constexpr int kVectorBytes = 32;
 #else
 constexpr int kVectorBytes = 16;
 #endif
-template <class T, int kWidth = kVectorBytes / sizeof(T)>
+template <class T, int kWidth>
 struct Pairs;
 template <class T>
 struct Pairs<T, 2> {
@@ -157,31 +158,35 @@ void Share(V g, V* a, V* b, V* c, V* d) {
   *d = left_below ? zero : down;
 }
 
+// f(width) with the widest vectors, as a constant, of which a row of n results
+// takes one; 1 for rows that are too short.
+template <class T, class F>
+void WithWidth(int64_t n, F f) {
+  constexpr int kWide = kVectorBytes / sizeof(T), kNarrow = 16 / sizeof(T);
+  if (n >= kWide) return f(std::integral_constant<int, kWide>());
+  if (n >= kNarrow) return f(std::integral_constant<int, kNarrow>());
+  f(std::integral_constant<int, 1>());
+}
+
 // The maxima of neighbouring pairs of a row.
-template <class T>
-typename Pairs<T>::V MaxOfPairs(const T* row) {
-  using P = Pairs<T>;
+template <class T, int kWidth>
+typename Pairs<T, kWidth>::V MaxOfPairs(const T* row) {
+  using P = Pairs<T, kWidth>;
   using V = typename P::V;
-  const V low = Load<V>(row), high = Load<V>(row + sizeof(V) / sizeof(T));
+  const V low = Load<V>(row), high = Load<V>(row + kWidth);
   return FirstMax(P::Even(low, high), P::Odd(low, high));
 }
 
-template <class T>
-void MaxOfTiles(const Window& w, const T* x, T* y) {
-  using V = typename Pairs<T>::V;
-  constexpr int64_t kWidth = sizeof(V) / sizeof(T);
-  for (int64_t oh = 0; oh < w.out[0]; ++oh) {
-    const T* top = x + 2 * oh * w.image[1];
-    const T* bottom = top + w.image[1];
-    T* to = y + oh * w.out[1];
-    if (w.out[1] >= kWidth) {
-      ForEachVector(w.out[1], kWidth, [&](int64_t o) {
-        Store(FirstMax(MaxOfPairs(top + 2 * o), MaxOfPairs(bottom + 2 * o)),
-              to + o);
-      });
-      continue;
-    }
-    for (int64_t o = 0; o < w.out[1]; ++o) {
+template <class T, int kWidth>
+void MaxOfRows(const T* top, const T* bottom, int64_t n, T* to) {
+  if constexpr (kWidth > 1) {
+    ForEachVector(n, kWidth, [&](int64_t o) {
+      Store(FirstMax(MaxOfPairs<T, kWidth>(top + 2 * o),
+                     MaxOfPairs<T, kWidth>(bottom + 2 * o)),
+            to + o);
+    });
+  } else {
+    for (int64_t o = 0; o < n; ++o) {
       to[o] = FirstMax(FirstMax(top[2 * o], top[2 * o + 1]),
                        FirstMax(bottom[2 * o], bottom[2 * o + 1]));
     }
@@ -189,17 +194,24 @@ void MaxOfTiles(const Window& w, const T* x, T* y) {
 }
 
 template <class T>
-void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
-  using P = Pairs<T>;
-  using V = typename P::V;
-  constexpr int64_t kWidth = sizeof(V) / sizeof(T);
-  for (int64_t oh = 0; oh < w.out[0]; ++oh) {
-    const T* top = x + 2 * oh * w.image[1];
-    const T* bottom = top + w.image[1];
-    const T* from = dy + oh * w.out[1];
-    T* to_top = dx + 2 * oh * w.image[1];
-    T* to_bottom = to_top + w.image[1];
-    auto vector = [&](int64_t o) {
+void MaxOfTiles(const Window& w, const T* x, T* y) {
+  WithWidth<T>(w.out[1], [&](auto width) {
+    for (int64_t oh = 0; oh < w.out[0]; ++oh) {
+      const T* top = x + 2 * oh * w.image[1];
+      MaxOfRows<T, decltype(width)::value>(top, top + w.image[1], w.out[1],
+                                           y + oh * w.out[1]);
+    }
+  });
+}
+
+// The gradient of two rows of the image from one of the result.
+template <class T, int kWidth>
+void MaxOfRowsGrad(const T* top, const T* bottom, const T* from, int64_t n,
+                   T* to_top, T* to_bottom) {
+  if constexpr (kWidth > 1) {
+    using P = Pairs<T, kWidth>;
+    using V = typename P::V;
+    ForEachVector(n, kWidth, [&](int64_t o) {
       const V t0 = Load<V>(top + 2 * o), t1 = Load<V>(top + 2 * o + kWidth);
       const V b0 = Load<V>(bottom + 2 * o);
       const V b1 = Load<V>(bottom + 2 * o + kWidth);
@@ -210,24 +222,35 @@ void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
       Store(P::High(a, b), to_top + 2 * o + kWidth);
       Store(P::Low(c, d), to_bottom + 2 * o);
       Store(P::High(c, d), to_bottom + 2 * o + kWidth);
-    };
-    if (w.out[1] >= kWidth) {
-      ForEachVector(w.out[1], kWidth, vector);
-    } else {
-      for (int64_t o = 0; o < w.out[1]; ++o) {
-        T a = top[2 * o], b = top[2 * o + 1];
-        T c = bottom[2 * o], d = bottom[2 * o + 1];
-        Share(from[o], &a, &b, &c, &d);
-        to_top[2 * o] = a;
-        to_top[2 * o + 1] = b;
-        to_bottom[2 * o] = c;
-        to_bottom[2 * o + 1] = d;
-      }
-    }
-    if (w.image[1] % 2 != 0) {
-      to_top[w.image[1] - 1] = to_bottom[w.image[1] - 1] = T(0);
+    });
+  } else {
+    for (int64_t o = 0; o < n; ++o) {
+      T a = top[2 * o], b = top[2 * o + 1];
+      T c = bottom[2 * o], d = bottom[2 * o + 1];
+      Share(from[o], &a, &b, &c, &d);
+      to_top[2 * o] = a;
+      to_top[2 * o + 1] = b;
+      to_bottom[2 * o] = c;
+      to_bottom[2 * o + 1] = d;
     }
   }
+}
+
+template <class T>
+void MaxOfTilesGrad(const Window& w, const T* dy, const T* x, T* dx) {
+  WithWidth<T>(w.out[1], [&](auto width) {
+    for (int64_t oh = 0; oh < w.out[0]; ++oh) {
+      const T* top = x + 2 * oh * w.image[1];
+      T* to_top = dx + 2 * oh * w.image[1];
+      T* to_bottom = to_top + w.image[1];
+      MaxOfRowsGrad<T, decltype(width)::value>(top, top + w.image[1],
+                                               dy + oh * w.out[1], w.out[1],
+                                               to_top, to_bottom);
+      if (w.image[1] % 2 != 0) {
+        to_top[w.image[1] - 1] = to_bottom[w.image[1] - 1] = T(0);
+      }
+    }
+  });
   if (w.image[0] % 2 != 0) {
     std::fill_n(dx + (w.image[0] - 1) * w.image[1], w.image[1], T(0));
   }
