@@ -54,6 +54,7 @@ def main():
     parser.add_argument("--model", choices=("mlp", "lenet"), default="mlp")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--channels_last", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(args.threads)
@@ -64,6 +65,9 @@ def main():
         read("labels-idx1-ubyte.gz", 8).astype(numpy.int64))
     data_seconds = time.monotonic() - data_begin
     net = mlp() if args.model == "mlp" else lenet()
+    layout = (torch.channels_last if args.channels_last
+              else torch.contiguous_format)
+    net = net.to(memory_format=layout)
     if args.model == "mlp":
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9,
                                     weight_decay=5e-4)
@@ -79,6 +83,7 @@ def main():
         at = step * 128 % (len(labels) - 128)
         batch = order[at:at + 128]
         x = (images[batch].float() / 255 - 0.2860) / 0.3530
+        x = x.to(memory_format=layout)
         loss = nn.functional.cross_entropy(net(x), labels[batch])
         optimizer.zero_grad()
         loss.backward()

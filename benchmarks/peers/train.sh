@@ -14,4 +14,4 @@ export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/openblas-openmp
 export OMP_NUM_THREADS=$threads
 cd "$(dirname "$0")"
 ./torch_train.py --model mlp --steps 300 --threads "$threads"
-./torch_train.py --model lenet --steps 100 --threads "$threads"
+./torch_train.py --model lenet --steps 100 --threads "$threads" --channels_last
