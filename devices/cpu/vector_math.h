@@ -14,24 +14,14 @@
 #ifndef WEFT_DEVICES_CPU_VECTOR_MATH_H_
 #define WEFT_DEVICES_CPU_VECTOR_MATH_H_
 
+#include "devices/cpu/half.h"
 #include "devices/cpu/target.h"
 
 WEFT_CPU_BEGIN
 
-inline uint32_t FloatBits(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-inline float BitsFloat(uint32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
 // 2^n for n in [-126, 127].
 inline float PowerOfTwo(int32_t n) {
-  return BitsFloat(static_cast<uint32_t>(n + 127) << 23);
+  return FloatFromBits(static_cast<uint32_t>(n + 127) << 23);
 }
 
 inline float Exp(float x) {
@@ -50,8 +40,8 @@ inline float Exp(float x) {
   p = p * r + 0.500000001f;
   const float y = p * (r * r) + r + 1.0f;
   // Two factors: n may be 128, and -150 for what is not normal any more.
-  const int32_t k = static_cast<int32_t>(FloatBits(shifted)) -
-                    static_cast<int32_t>(FloatBits(kRound));
+  const int32_t k = static_cast<int32_t>(BitsOf(shifted)) -
+                    static_cast<int32_t>(BitsOf(kRound));
   const int32_t half = k >> 1;
   const float up = y * PowerOfTwo(half) * PowerOfTwo(k - half);
   return x != x ? x : up;
@@ -99,7 +89,7 @@ inline float ErfcFar(float z) {
   q = q * u - 0.00120886967f;
   q = q * u + 0.564226225f;
   // z^2 to twice the precision: the square of the upper 12 bits is exact.
-  const float high = BitsFloat(FloatBits(z) & 0xfffff000u);
+  const float high = FloatFromBits(BitsOf(z) & 0xfffff000u);
   const float rest = (z - high) * (z + high);
   return Exp(-high * high) * Exp(-rest) * u * q;
 }
@@ -125,10 +115,10 @@ inline double Erfc(double x) { return std::erfc(x); }
 inline float Log(float x) {
   // x = 2^n m with m in [sqrt(1/2), sqrt(2)); what is not normal is made so.
   const bool tiny = x < 1.17549435e-38f;
-  const uint32_t bits = FloatBits(tiny ? x * 8388608.0f : x);
+  const uint32_t bits = BitsOf(tiny ? x * 8388608.0f : x);
   const uint32_t shifted = bits - 0x3f3504f3u;  // of sqrt(1/2)
   const int32_t n = (static_cast<int32_t>(shifted) >> 23) - (tiny ? 23 : 0);
-  const float m = BitsFloat((shifted & 0x007fffffu) + 0x3f3504f3u);
+  const float m = FloatFromBits((shifted & 0x007fffffu) + 0x3f3504f3u);
   const float f = m - 1.0f, square = f * f;
   float p = 0.0697161147f;
   p = p * f - 0.114797338f;

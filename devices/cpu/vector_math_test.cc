@@ -10,7 +10,7 @@
 namespace weft_cpu {
 namespace {
 
-using sse4::BitsFloat;
+using sse4::FloatFromBits;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -21,7 +21,7 @@ double WorstUlp(F f, G right, float low = -kInfinity, float high = kInfinity) {
   constexpr uint64_t kStep = 4999;  // a prime: all exponents, varied fractions
   double worst = 0;
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += kStep) {
-    const float x = BitsFloat(static_cast<uint32_t>(bits));
+    const float x = FloatFromBits(static_cast<uint32_t>(bits));
     if (x == x && (x < low || x > high)) continue;
     const float got = f(x);
     const double want = right(static_cast<double>(x));
