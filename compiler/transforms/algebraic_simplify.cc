@@ -228,13 +228,10 @@ absl::StatusOr<Value> Simplifier::Rebuild(const Node& node,
                                           absl::string_view op, Value x,
                                           AttrMap attrs) {
   WEFT_ASSIGN_OR_RETURN(
-      Node * made, graph_.Add(op, absl::StrCat(node.name(), "/simplified"), {x},
-                              std::move(attrs)));
-  made->device = node.device;
-  made->stage = node.stage;
-  made->provenance = node.provenance;
-  made->provenance.push_back(
-      absl::StrCat("algebraic_simplify: shorter form of ", node.name()));
+      Node * made,
+      AddInPlaceOf(
+          &graph_, node, "simplified", op, {x}, std::move(attrs),
+          absl::StrCat("algebraic_simplify: shorter form of ", node.name())));
   return made->output(0);
 }
 

@@ -44,13 +44,8 @@ absl::Status Fold(Graph* graph, const Node& node,
   for (const Literal& value : values) {
     WEFT_ASSIGN_OR_RETURN(
         Node * constant,
-        graph->Add("Constant", absl::StrCat(node.name(), "/folded"), {},
-                   {{"value", value}}));
-    constant->device = node.device;
-    constant->stage = node.stage;
-    constant->provenance = node.provenance;
-    constant->provenance.push_back(
-        absl::StrCat("constant_folding: value of ", node.name()));
+        AddInPlaceOf(graph, node, "folded", "Constant", {}, {{"value", value}},
+                     absl::StrCat("constant_folding: value of ", node.name())));
     replacements.push_back(constant->output(0));
   }
   return ReplaceNode(graph, node.id(), replacements);

@@ -29,13 +29,10 @@ const Node* ReluBefore(const Graph& graph, const Node& pool) {
 
 absl::StatusOr<Value> Moved(Graph* graph, const Node& node, Value x) {
   WEFT_ASSIGN_OR_RETURN(
-      Node * made, graph->Add(node.op(), absl::StrCat(node.name(), "/moved"),
-                              {x}, node.attrs()));
-  made->device = node.device;
-  made->stage = node.stage;
-  made->provenance = node.provenance;
-  made->provenance.push_back(
-      absl::StrCat("pool_first: ", node.name(), ", the maximum before Relu"));
+      Node * made,
+      AddInPlaceOf(graph, node, "moved", node.op(), {x}, node.attrs(),
+                   absl::StrCat("pool_first: ", node.name(),
+                                ", the maximum before Relu")));
   return made->output(0);
 }
 

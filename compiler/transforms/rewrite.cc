@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 
 namespace weft {
@@ -42,6 +44,21 @@ absl::Status ReplaceNode(Graph* graph, int32_t node,
     if (from != user) graph->AddControlInput(user, from);
   }
   return graph->Remove(node);
+}
+
+absl::StatusOr<Node*> AddInPlaceOf(Graph* graph, const Node& node,
+                                   absl::string_view suffix,
+                                   absl::string_view op,
+                                   absl::Span<const Value> inputs,
+                                   AttrMap attrs, std::string why) {
+  WEFT_ASSIGN_OR_RETURN(Node * made,
+                        graph->Add(op, absl::StrCat(node.name(), "/", suffix),
+                                   inputs, std::move(attrs)));
+  made->device = node.device;
+  made->stage = node.stage;
+  made->provenance = node.provenance;
+  made->provenance.push_back(std::move(why));
+  return made;
 }
 
 }  // namespace weft

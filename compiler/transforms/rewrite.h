@@ -7,9 +7,12 @@
 #ifndef WEFT_COMPILER_TRANSFORMS_REWRITE_H_
 #define WEFT_COMPILER_TRANSFORMS_REWRITE_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/graph/graph.h"
 
@@ -43,6 +46,15 @@ bool IsSplat(const Graph& graph, Value v, double* value);
 // invalid replacement is for an output that nobody reads.
 absl::Status ReplaceNode(Graph* graph, int32_t node,
                          absl::Span<const Value> replacements);
+
+// Adds a node that is going to stand in the place of `node`: named after it
+// ("fc1" and suffix "moved": "fc1/moved"), with its device, its stage and its
+// history, to which `why` is added.
+absl::StatusOr<Node*> AddInPlaceOf(Graph* graph, const Node& node,
+                                   absl::string_view suffix,
+                                   absl::string_view op,
+                                   absl::Span<const Value> inputs,
+                                   AttrMap attrs, std::string why);
 
 }  // namespace weft
 
