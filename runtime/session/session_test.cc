@@ -39,6 +39,10 @@ __attribute__((noinline)) void* operator new(size_t size) {
   if (p == nullptr) std::abort();
   return p;
 }
+__attribute__((noinline)) void* operator new(size_t size,
+                                             const std::nothrow_t&) noexcept {
+  return operator new(size);
+}
 __attribute__((noinline)) void operator delete(void* p) noexcept {
   std::free(p);
 }
