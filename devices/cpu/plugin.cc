@@ -1,7 +1,10 @@
 // The CPU device as a plugin: one device, memory of the host, kernels from the
 // table of the chosen target (isa.h). See README.md.
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -72,6 +75,8 @@ class CpuKernel final : public weft_sdk::Kernel {
   std::unique_ptr<weft_cpu::Kernel> kernel_;
 };
 
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
 class CpuDevice final : public weft_sdk::InlineDevice {
  public:
   bool SetOption(std::string_view key, std::string_view value) override {
@@ -80,6 +85,18 @@ class CpuDevice final : public weft_sdk::InlineDevice {
     return true;
   }
   void Start() override { ChosenIsa(); }  // throws where there is none
+
+ protected:
+  // Arenas are walked from end to end: in huge pages, where the system gives
+  // them on request, that needs few entries of the TLB and few page faults.
+  void* Obtain(uint64_t bytes, uint64_t alignment) override {
+    if (bytes < kHugePage) return InlineDevice::Obtain(bytes, alignment);
+    void* memory = nullptr;
+    alignment = std::max(alignment, kHugePage);
+    if (posix_memalign(&memory, alignment, bytes) != 0) return nullptr;
+    madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: it may fail
+    return memory;
+  }
 };
 
 struct Cpu {
