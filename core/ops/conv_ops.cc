@@ -6,6 +6,10 @@
 //   ConvGradWeights   [Mg, N P] x [N P, K]   per group
 //
 // with Mg output channels and K = C/group kH kW inputs of a group, P = oH oW.
+//
+// `layout` is that of the image x and its gradient, `out_layout` that of the
+// result y and its gradient. weft.ConvGradWeights gives the gradient of the
+// bias too, where it is asked for a second result.
 #include <utility>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/image_layout.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
 #include "core/ops/window.h"
@@ -26,15 +31,25 @@ std::vector<AttrSpec> ConvAttrs() {
   return {AttrSpec::Default("strides", Ints{1, 1}),
           AttrSpec::Default("pads", Ints{0, 0, 0, 0}),
           AttrSpec::Default("dilations", Ints{1, 1}),
-          AttrSpec::Default("group", 1)};
+          AttrSpec::Default("group", 1),
+          LayoutSpec(),
+          LayoutSpec("out_layout")};
 }
 
 // The attributes of a convolution for one of its gradient ops.
 AttrMap ConvAttrsOf(const OpView& op) {
-  return {{"strides", op.Ints("strides")},
-          {"pads", op.Ints("pads")},
-          {"dilations", op.Ints("dilations")},
-          {"group", op.Int("group")}};
+  AttrMap attrs = {{"strides", op.Ints("strides")},
+                   {"pads", op.Ints("pads")},
+                   {"dilations", op.Ints("dilations")},
+                   {"group", op.Int("group")}};
+  CopyLayout(op, "layout", &attrs);
+  CopyLayout(op, "out_layout", &attrs);
+  return attrs;
+}
+
+// [N,C,H,W] of operand `i`, which is an image of an op that was inferred.
+Shape Image(const OpView& op, int i, absl::string_view attr) {
+  return *ImageShape(op, i, *LayoutOf(op, attr));
 }
 
 // The geometry of an op that was inferred, so that it exists.
@@ -44,10 +59,10 @@ ConvGeometry GeometryOf(const OpView& op) {
                             op.input(1).shape);
   }
   if (op.schema().id == OpId::kConvGradWeights) {
-    return *GetConvGeometry(op, op.input(1).shape,
+    return *GetConvGeometry(op, Image(op, 1, "layout"),
                             Shape(op.Ints("weight_shape")));
   }
-  return *GetConvGeometry(op, op.input(0).shape, op.input(1).shape);
+  return *GetConvGeometry(op, Image(op, 0, "layout"), op.input(1).shape);
 }
 
 // ---- Inference --------------------------------------------------------------
@@ -55,36 +70,48 @@ ConvGeometry GeometryOf(const OpView& op) {
 absl::Status InferConv(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
   WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 1));
-  WEFT_ASSIGN_OR_RETURN(ConvGeometry g, GetConvGeometry(op, op.input(0).shape,
-                                                        op.input(1).shape));
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  WEFT_ASSIGN_OR_RETURN(ImageLayout out_layout, LayoutOf(op, "out_layout"));
+  WEFT_ASSIGN_OR_RETURN(Shape x, ImageShape(op, 0, layout));
+  WEFT_ASSIGN_OR_RETURN(ConvGeometry g,
+                        GetConvGeometry(op, x, op.input(1).shape));
   if (op.has_input(2)) {
     WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 2));
     WEFT_RETURN_IF_ERROR(RequireShape(op, 2, {g.out_channels()}));
   }
-  *out = {{op.input(0).dtype, g.OutputShape()}};
+  WEFT_ASSIGN_OR_RETURN(Shape y, StoredShape(op, out_layout, g.OutputShape()));
+  *out = {{op.input(0).dtype, y}};
   return absl::OkStatus();
 }
 
-absl::Status InferConvGrad(const OpView& op, const Shape& x, const Shape& w,
-                           const Shape& result, std::vector<TensorType>* out) {
+// Checks dy, operand 0.
+absl::Status CheckConvGrad(const OpView& op, const Shape& x, const Shape& w) {
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
   WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 1));
   WEFT_ASSIGN_OR_RETURN(ConvGeometry g, GetConvGeometry(op, x, w));
-  WEFT_RETURN_IF_ERROR(RequireShape(op, 0, g.OutputShape()));
-  *out = {{op.input(0).dtype, result}};
-  return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(ImageLayout out_layout, LayoutOf(op, "out_layout"));
+  WEFT_ASSIGN_OR_RETURN(Shape y, StoredShape(op, out_layout, g.OutputShape()));
+  return RequireShape(op, 0, y);
 }
 
 absl::Status InferConvGradInput(const OpView& op,
                                 std::vector<TensorType>* out) {
   WEFT_ASSIGN_OR_RETURN(Shape x, ShapeAttr(op, "input_shape"));
-  return InferConvGrad(op, x, op.input(1).shape, x, out);
+  WEFT_RETURN_IF_ERROR(CheckConvGrad(op, x, op.input(1).shape));
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  WEFT_ASSIGN_OR_RETURN(Shape stored, StoredShape(op, layout, x));
+  *out = {{op.input(0).dtype, stored}};
+  return absl::OkStatus();
 }
 
 absl::Status InferConvGradWeights(const OpView& op,
                                   std::vector<TensorType>* out) {
   WEFT_ASSIGN_OR_RETURN(Shape w, ShapeAttr(op, "weight_shape"));
-  return InferConvGrad(op, op.input(1).shape, w, w, out);
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  WEFT_ASSIGN_OR_RETURN(Shape x, ImageShape(op, 1, layout));
+  WEFT_RETURN_IF_ERROR(CheckConvGrad(op, x, w));
+  *out = {{op.input(0).dtype, w}, {op.input(0).dtype, {w.dim(0)}}};
+  return absl::OkStatus();
 }
 
 // ---- Gradient ---------------------------------------------------------------
@@ -92,19 +119,17 @@ absl::Status InferConvGradWeights(const OpView& op,
 std::vector<Value> ConvGradient(const GradientContext& g) {
   Expr x(g.emit, g.inputs[0]), w(g.emit, g.inputs[1]);
   Expr dy(g.emit, g.output_grads[0]);
-  auto ints = [](const Shape& s) {
-    return Ints(s.dims().begin(), s.dims().end());
-  };
   AttrMap to_input = ConvAttrsOf(g.op);
-  to_input.Set("input_shape", ints(g.op.input(0).shape));
+  to_input.Set("input_shape", DimsOf(Image(g.op, 0, "layout")));
   AttrMap to_weights = ConvAttrsOf(g.op);
-  to_weights.Set("weight_shape", ints(g.op.input(1).shape));
+  to_weights.Set("weight_shape", DimsOf(g.op.input(1).shape));
+  const int weight_grads = g.op.has_input(2) ? 2 : 1;
   std::vector<Value> grads = {
-      Apply("weft.ConvGradInput", {dy, w}, std::move(to_input)),
-      Apply("weft.ConvGradWeights", {dy, x}, std::move(to_weights))};
-  if (g.op.has_input(2)) {
-    grads.push_back(Sum(dy, {0, 2, 3}, /*keepdims=*/false));
-  }
+      Apply("weft.ConvGradInput", {dy, w}, std::move(to_input))};
+  std::vector<Value> weights = g.emit.Emit("weft.ConvGradWeights", {dy, x},
+                                           std::move(to_weights), weight_grads);
+  grads.insert(grads.end(), weights.begin(), weights.end());
+  grads.resize(1 + weight_grads);  // invalid where the emitter has failed
   return grads;
 }
 
@@ -151,6 +176,10 @@ std::vector<Value> DecomposeConvGradInput(const OpView& op,
 std::vector<Value> DecomposeConvGradWeights(const OpView& op,
                                             absl::Span<const Value> inputs,
                                             NodeEmitter& emit) {
+  if (op.outputs().size() > 1) {
+    return {emit.Emit1("weft.ConvGradWeights", inputs, op.attrs()),
+            SumOfChannels(Expr(emit, inputs[0]), ImageLayout::kNchw)};
+  }
   ConvGeometry g = GeometryOf(op);
   int64_t k = g.in_per_group * g.kernel_elements();
   int64_t rows = g.batch * g.out_pixels();
@@ -175,6 +204,9 @@ Cost ConvCost(const OpView& op) {
   double outputs = static_cast<double>(g.OutputShape().num_elements());
   double flops = 2.0 * outputs * g.in_per_group * g.kernel_elements();
   if (op.schema().id == OpId::kConv && op.has_input(2)) flops += outputs;
+  if (op.schema().id == OpId::kConvGradWeights && op.outputs().size() > 1) {
+    flops += outputs;
+  }
   return {flops, BytesMoved(op).bytes};
 }
 
@@ -186,7 +218,7 @@ void RegisterConvOps(OpRegistry* registry) {
   conv.attrs = ConvAttrs();
   conv.infer = InferConv;
   conv.gradient = ConvGradient;
-  conv.decompose = DecomposeConv;
+  conv.decompose = DecomposeInNchw(DecomposeConv);
   conv.cost = ConvCost;
   registry->Add(std::move(conv));
 
@@ -196,17 +228,18 @@ void RegisterConvOps(OpRegistry* registry) {
   grad_input.attrs.push_back(
       AttrSpec::Required("input_shape", AttrKind::kInts));
   grad_input.infer = InferConvGradInput;
-  grad_input.decompose = DecomposeConvGradInput;
+  grad_input.decompose = DecomposeInNchw(DecomposeConvGradInput);
   grad_input.cost = ConvCost;
   registry->Add(std::move(grad_input));
 
   OpSchema grad_weights(OpId::kConvGradWeights);
   grad_weights.inputs = {2, 2};
+  grad_weights.outputs = {1, 2};
   grad_weights.attrs = ConvAttrs();
   grad_weights.attrs.push_back(
       AttrSpec::Required("weight_shape", AttrKind::kInts));
   grad_weights.infer = InferConvGradWeights;
-  grad_weights.decompose = DecomposeConvGradWeights;
+  grad_weights.decompose = DecomposeInNchw(DecomposeConvGradWeights);
   grad_weights.cost = ConvCost;
   registry->Add(std::move(grad_weights));
 }

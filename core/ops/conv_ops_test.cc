@@ -1,3 +1,5 @@
+#include "core/ops/expr.h"
+#include "core/ops/image_layout.h"
 #include "core/ops/window.h"
 #include "core/reference/gradient_check.h"
 #include "core/reference/schema_check.h"
@@ -215,11 +217,91 @@ TEST(ConvTest, Cost) {
             flops);
 }
 
-// The gradient of the bias is a plain sum; no op of its own.
+// The gradient of the bias comes with that of the weights.
 TEST(ConvTest, GradientOps) {
   EXPECT_THAT(
       GradientOps("Conv", {}, {"f32[2,4,8,8]", "f32[6,4,3,3]", "f32[6]"}),
-      ElementsAre("weft.ConvGradInput", "weft.ConvGradWeights", "ReduceSum"));
+      ElementsAre("weft.ConvGradInput", "weft.ConvGradWeights"));
+  EXPECT_EQ(
+      InferText("weft.ConvGradWeights", {{"weight_shape", Ints{6, 4, 3, 3}}},
+                {"f32[2,6,6,6]", "f32[2,4,8,8]"}, 2),
+      "f32[6,4,3,3] f32[6]");
+}
+
+TEST(ConvGradTest, GradientOfTheBias) {
+  Literal dy = Literal::Of<double>({2, 2, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  OpCase c = {"weft.ConvGradWeights",
+              {{"weight_shape", Ints{2, 1, 1, 1}}},
+              {dy, RandomLiteral({2, 1, 1, 2}, 1)},
+              2};
+  EXPECT_THAT(ResultOf(c, 1), ElementsAre(1 + 2 + 5 + 6, 3 + 4 + 7 + 8));
+  EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+}
+
+// The layouts of an image and of the result, one by one and together.
+TEST(ConvTest, ImagesInBlocksOfChannels) {
+  struct Case {
+    Shape x, w;
+    AttrMap attrs;
+    bool in_blocks, out_blocks;
+    const char* out;
+  };
+  const AttrMap all = Attrs({2, 1}, {1, 2, 0, 1}, {1, 2}, 2);
+  const std::vector<Case> cases = {
+      {{2, 2, 4, 3}, {16, 2, 2, 2}, {}, false, true, "f64[2,1,3,2,16]"},
+      {{1, 1, 2, 2, 16}, {3, 16, 1, 1}, {}, true, false, "f64[1,3,2,2]"},
+      {{1, 2, 3, 4, 16}, {32, 16, 2, 3}, all, true, true, "f64[1,2,2,3,16]"},
+      {{0, 1, 3, 3, 16}, {16, 16, 2, 2}, {}, true, true, "f64[0,1,2,2,16]"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.out);
+    AttrMap attrs = c.attrs;
+    attrs.Set("layout", c.in_blocks ? "NCHW16c" : "NCHW");
+    if (c.out_blocks) attrs.Set("out_layout", "NCHW16c");
+    EXPECT_EQ(InferText("Conv", attrs,
+                        {"f64" + c.x.ToString(), "f64" + c.w.ToString()}),
+              c.out);
+    Literal x = RandomLiteral(c.x, 1), w = RandomLiteral(c.w, 2);
+    OpCase conv = {"Conv", attrs, {x, w, RandomLiteral({c.w.dim(0)}, 3)}};
+    if (x.type().shape.num_elements() < 100) {  // slow: by differences
+      EXPECT_EQ(CheckGradient(conv), absl::OkStatus());
+    }
+    EXPECT_EQ(CheckDecomposition(conv), absl::OkStatus());
+    Literal dy = RandomLiteral(ParseType(c.out).shape, 4);
+    AttrMap to_input = attrs, to_weights = attrs;
+    to_input.Set("input_shape", DimsOf(c.in_blocks ? FromBlocks(c.x) : c.x));
+    to_weights.Set("weight_shape", DimsOf(c.w));
+    EXPECT_EQ(CheckDecomposition({"weft.ConvGradInput", to_input, {dy, w}}),
+              absl::OkStatus());
+    EXPECT_EQ(
+        CheckDecomposition({"weft.ConvGradWeights", to_weights, {dy, x}, 2}),
+        absl::OkStatus());
+  }
+}
+
+TEST(ConvTest, ComputesImagesInBlocks) {
+  // Channel c of the image is c everywhere, the one result channel 0 takes
+  // twice channel 17.
+  std::vector<double> x(32 * 4), w(16 * 32, 0.0);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = i / 64 * 16 + i % 16;
+  w[17] = 2;
+  OpCase c = {"Conv",
+              {{"layout", "NCHW16c"}, {"out_layout", "NCHW16c"}},
+              {Literal::Of<double>({1, 2, 2, 2, 16}, x),
+               Literal::Of<double>({16, 32, 1, 1}, w)}};
+  std::vector<double> y = ResultOf(c);
+  ASSERT_EQ(y.size(), 64u);
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], i % 16 == 0 ? 34 : 0);
+}
+
+TEST(ConvTest, LayoutErrors) {
+  const std::string x = "f32[2,4,8,8]", w = "f32[6,4,3,3]";
+  EXPECT_THAT(InferText("Conv", {{"layout", "NHWC"}}, {x, w}),
+              ErrorWith("WEFT-2003", {"layout", "NHWC", "NCHW16c"}));
+  EXPECT_THAT(InferText("Conv", {{"layout", "NCHW16c"}}, {x, w}),
+              ErrorWith("WEFT-2004", {"[2,4,8,8]", "[N,C/16,H,W,16]"}));
+  EXPECT_THAT(InferText("Conv", {{"out_layout", "NCHW16c"}}, {x, w}),
+              ErrorWith("WEFT-2004", {"[2,6,6,6]", "16"}));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/image_layout.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
 
@@ -39,13 +40,6 @@ double ElementsAlong(const Shape& x, const Ints& axes) {
   double n = 1;
   for (int64_t d : axes) n *= static_cast<double>(x.dim(d));
   return n;
-}
-
-// [C] as [C,1,...,1], which broadcasts to an image [N,C,...].
-Expr PerChannel(const Expr& v, const Shape& image) {
-  Ints dims(image.rank() - 1, 1);
-  dims[0] = image.dim(1);
-  return ReshapeTo(v, Shape(dims));
 }
 
 Expr Mean(const Expr& x, const Ints& axes) {
@@ -105,7 +99,8 @@ OpSchema::CostFn FlopsPerElement(int operand, double flops) {
 
 // Operands `first` and up hold one number a channel of image `x`.
 absl::Status RequireChannels(const OpView& op, int x, int first) {
-  const Shape& shape = op.input(x).shape;
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  WEFT_ASSIGN_OR_RETURN(const Shape shape, ImageShape(op, x, layout));
   if (shape.rank() < 2) {
     return op.Error(ErrorCode::kShapeMismatch,
                     absl::StrCat("operand ", x, " must be [N,C,...], got ",
@@ -135,12 +130,18 @@ absl::Status InferBatchNormalization(const OpView& op,
   return absl::OkStatus();
 }
 
+// The attributes of a normalisation for another op of the family.
+AttrMap NormAttrs(const OpView& op) {
+  AttrMap attrs = {{"epsilon", op.Float("epsilon")}};
+  CopyLayout(op, "layout", &attrs);
+  return attrs;
+}
+
 std::vector<Value> EmitBatchNormTraining(const OpView& op,
                                          absl::Span<const Value> inputs,
                                          NodeEmitter& emit) {
-  std::vector<Value> out =
-      emit.Emit("weft.BatchNormTraining", inputs.subspan(0, 3),
-                {{"epsilon", op.Float("epsilon")}}, 3);
+  std::vector<Value> out = emit.Emit("weft.BatchNormTraining",
+                                     inputs.subspan(0, 3), NormAttrs(op), 3);
   out.resize(3);  // invalid where the emitter has failed
   return out;
 }
@@ -156,17 +157,18 @@ std::vector<Value> BatchNormalizationGradient(const GradientContext& g) {
     std::array<Expr, 3> d =
         EmitNormGrad("weft.BatchNormGrad",
                      {dy, x, scale, Expr(emit, batch[1]), Expr(emit, batch[2])},
-                     {{"epsilon", g.op.Float("epsilon")}});
+                     NormAttrs(g.op));
     return {d[0], d[1], d[2], Value(), Value()};
   }
-  Expr mean = PerChannel(Expr(emit, g.inputs[3]), image);
-  Expr inv = PerChannel(
-      InverseStd(Expr(emit, g.inputs[4]), g.op.Float("epsilon")), image);
+  const ImageLayout layout = *LayoutOf(g.op);
+  Expr mean = PerChannel(Expr(emit, g.inputs[3]), layout, image);
+  Expr inv =
+      PerChannel(InverseStd(Expr(emit, g.inputs[4]), g.op.Float("epsilon")),
+                 layout, image);
   Expr x_hat = (x - mean) * inv;
-  Ints axes = AxesButChannels(image);
-  return {dy * (PerChannel(scale, image) * inv),
-          Sum(dy * x_hat, axes, /*keepdims=*/false),
-          Sum(dy, axes, /*keepdims=*/false), Value(), Value()};
+  return {dy * (PerChannel(scale, layout, image) * inv),
+          SumOfChannels(dy * x_hat, layout), SumOfChannels(dy, layout), Value(),
+          Value()};
 }
 
 std::vector<Value> DecomposeBatchNormalization(const OpView& op,
@@ -184,8 +186,9 @@ std::vector<Value> DecomposeBatchNormalization(const OpView& op,
   const Shape& image = op.input(0).shape;
   Expr x(emit, inputs[0]), scale(emit, inputs[1]), bias(emit, inputs[2]);
   Expr gain = scale * InverseStd(variance, op.Float("epsilon"));
-  return {(x - PerChannel(mean, image)) * PerChannel(gain, image) +
-          PerChannel(bias, image)};
+  return {(x - PerChannel(mean, ImageLayout::kNchw, image)) *
+              PerChannel(gain, ImageLayout::kNchw, image) +
+          PerChannel(bias, ImageLayout::kNchw, image)};
 }
 
 absl::Status InferBatchNormTraining(const OpView& op,
@@ -205,14 +208,17 @@ std::vector<Value> BatchNormTrainingGradient(const GradientContext& g) {
       EmitNormGrad("weft.BatchNormGrad",
                    {Expr(emit, g.output_grads[0]), x, Expr(emit, g.inputs[1]),
                     mean, Expr(emit, g.outputs[2])},
-                   {{"epsilon", g.op.Float("epsilon")}});
-  double n = ElementsAlong(image, AxesButChannels(image));
-  Expr dmean = PerChannel(Expr(emit, g.output_grads[1]), image);
-  Expr dvar = PerChannel(Expr(emit, g.output_grads[2]), image);
+                   NormAttrs(g.op));
+  const ImageLayout layout = *LayoutOf(g.op);
+  double n = static_cast<double>(image.num_elements()) /
+             static_cast<double>(g.op.input(1).shape.num_elements());
+  Expr dmean = PerChannel(Expr(emit, g.output_grads[1]), layout, image);
+  Expr dvar = PerChannel(Expr(emit, g.output_grads[2]), layout, image);
   Expr dx = d[0];
   if (dmean.valid()) dx = SumOfValid(dx, ExpandTo(dmean * (1.0 / n), image));
   if (dvar.valid()) {
-    dx = SumOfValid(dx, dvar * (2.0 / n) * (x - PerChannel(mean, image)));
+    dx = SumOfValid(dx,
+                    dvar * (2.0 / n) * (x - PerChannel(mean, layout, image)));
   }
   return {dx, d[1], d[2]};
 }
@@ -226,9 +232,9 @@ std::vector<Value> DecomposeBatchNormTraining(const OpView& op,
   Expr mean = Mean(x, axes);
   Expr centred = x - mean;
   Expr variance = Mean(centred * centred, axes);
-  Expr gain =
-      PerChannel(scale, image) * InverseStd(variance, op.Float("epsilon"));
-  return {centred * gain + PerChannel(bias, image),
+  Expr gain = PerChannel(scale, ImageLayout::kNchw, image) *
+              InverseStd(variance, op.Float("epsilon"));
+  return {centred * gain + PerChannel(bias, ImageLayout::kNchw, image),
           ReshapeTo(mean, op.input(1).shape),
           ReshapeTo(variance, op.input(1).shape)};
 }
@@ -249,11 +255,12 @@ std::vector<Value> DecomposeBatchNormGrad(const OpView& op,
   const Shape& image = op.input(1).shape;
   Ints axes = AxesButChannels(image);
   Expr dy(emit, inputs[0]), x(emit, inputs[1]), scale(emit, inputs[2]);
-  Expr mean = PerChannel(Expr(emit, inputs[3]), image);
-  Expr inv =
-      PerChannel(InverseStd(Expr(emit, inputs[4]), op.Float("epsilon")), image);
+  Expr mean = PerChannel(Expr(emit, inputs[3]), ImageLayout::kNchw, image);
+  Expr inv = PerChannel(InverseStd(Expr(emit, inputs[4]), op.Float("epsilon")),
+                        ImageLayout::kNchw, image);
   Expr x_hat = (x - mean) * inv;
-  return {NormalizedGrad(dy * PerChannel(scale, image), x_hat, inv, axes),
+  return {NormalizedGrad(dy * PerChannel(scale, ImageLayout::kNchw, image),
+                         x_hat, inv, axes),
           Sum(dy * x_hat, axes, /*keepdims=*/false),
           Sum(dy, axes, /*keepdims=*/false)};
 }
@@ -366,29 +373,29 @@ void AddBatchNorm(OpRegistry* registry) {
   model.outputs = {1, 3};
   model.attrs = {AttrSpec::Default("epsilon", 1e-5),
                  AttrSpec::Default("momentum", 0.9),
-                 AttrSpec::Default("training_mode", 0)};
+                 AttrSpec::Default("training_mode", 0), LayoutSpec()};
   model.infer = InferBatchNormalization;
   model.gradient = BatchNormalizationGradient;
-  model.decompose = DecomposeBatchNormalization;
+  model.decompose = DecomposeInNchw(DecomposeBatchNormalization);
   model.cost = FlopsPerElement(0, 4);
   registry->Add(std::move(model));
 
   OpSchema training(OpId::kBatchNormTraining);
   training.inputs = {3, 3};
   training.outputs = {3, 3};
-  training.attrs = {AttrSpec::Default("epsilon", 1e-5)};
+  training.attrs = {AttrSpec::Default("epsilon", 1e-5), LayoutSpec()};
   training.infer = InferBatchNormTraining;
   training.gradient = BatchNormTrainingGradient;
-  training.decompose = DecomposeBatchNormTraining;
+  training.decompose = DecomposeInNchw(DecomposeBatchNormTraining);
   training.cost = FlopsPerElement(0, 6);
   registry->Add(std::move(training));
 
   OpSchema grad(OpId::kBatchNormGrad);
   grad.inputs = {5, 5};
   grad.outputs = {3, 3};
-  grad.attrs = {AttrSpec::Default("epsilon", 1e-5)};
+  grad.attrs = {AttrSpec::Default("epsilon", 1e-5), LayoutSpec()};
   grad.infer = InferBatchNormGrad;
-  grad.decompose = DecomposeBatchNormGrad;
+  grad.decompose = DecomposeInNchw(DecomposeBatchNormGrad);
   grad.cost = FlopsPerElement(1, 10);
   registry->Add(std::move(grad));
 }

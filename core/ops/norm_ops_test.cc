@@ -117,6 +117,35 @@ TEST(BatchNormalizationTest, GradientAndDecomposition) {
   }
 }
 
+TEST(BatchNormalizationTest, ImagesInBlocksOfChannels) {
+  const Shape image = {2, 2, 1, 2, 16};
+  const Shape c = {32};
+  const Literal x = RandomLiteral(image, 1), scale = RandomLiteral(c, 2);
+  const Literal bias = RandomLiteral(c, 3), mean = RandomLiteral(c, 4);
+  const Literal variance = RandomLiteral(c, 5, 0.5, 2);
+  const AttrMap attrs = {{"epsilon", 1e-3}, {"layout", "NCHW16c"}};
+  EXPECT_EQ(InferText("weft.BatchNormTraining", attrs,
+                      {"f32[2,2,1,2,16]", "f32[32]", "f32[32]"}),
+            "f32[2,2,1,2,16] f32[32] f32[32]");
+  EXPECT_THAT(InferText("weft.BatchNormTraining", attrs,
+                        {"f32[2,2,1,2,16]", "f32[2]", "f32[2]"}),
+              ErrorWith("WEFT-2004", {"32", "[2]"}));
+  OpCase training = {"weft.BatchNormTraining", attrs, {x, scale, bias}};
+  EXPECT_EQ(CheckGradient(training), absl::OkStatus());
+  EXPECT_EQ(CheckDecomposition(training), absl::OkStatus());
+  OpCase model = {
+      "BatchNormalization", attrs, {x, scale, bias, mean, variance}};
+  GradientCheckOptions statistics_are_state;
+  statistics_are_state.skip_inputs = {3, 4};
+  EXPECT_EQ(CheckGradient(model, statistics_are_state), absl::OkStatus());
+  EXPECT_EQ(CheckDecomposition(model), absl::OkStatus());
+  EXPECT_EQ(
+      CheckDecomposition({"weft.BatchNormGrad",
+                          attrs,
+                          {RandomLiteral(image, 6), x, scale, mean, variance}}),
+      absl::OkStatus());
+}
+
 // An empty batch has no mean: statistics are NaN, by every way.
 TEST(BatchNormalizationTest, EmptyBatch) {
   Shape c = {2};

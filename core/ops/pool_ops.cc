@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/image_layout.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
 #include "core/ops/window.h"
@@ -22,7 +23,7 @@ std::vector<AttrSpec> PoolAttrs() {
   return {AttrSpec::Required("kernel_shape", AttrKind::kInts),
           AttrSpec::Default("strides", Ints{1, 1}),
           AttrSpec::Default("pads", Ints{0, 0, 0, 0}),
-          AttrSpec::Default("ceil_mode", 0)};
+          AttrSpec::Default("ceil_mode", 0), LayoutSpec()};
 }
 
 std::vector<AttrSpec> AveragePoolAttrs() {
@@ -32,12 +33,15 @@ std::vector<AttrSpec> AveragePoolAttrs() {
 }
 
 AttrMap PoolAttrsOf(const OpView& op) {
-  return {{"kernel_shape", op.Ints("kernel_shape")},
-          {"strides", op.Ints("strides")},
-          {"pads", op.Ints("pads")},
-          {"ceil_mode", op.Int("ceil_mode")}};
+  AttrMap attrs = {{"kernel_shape", op.Ints("kernel_shape")},
+                   {"strides", op.Ints("strides")},
+                   {"pads", op.Ints("pads")},
+                   {"ceil_mode", op.Int("ceil_mode")}};
+  CopyLayout(op, "layout", &attrs);
+  return attrs;
 }
 
+// The result, as it lies, of an image x [N,C,H,W].
 absl::StatusOr<Shape> InferPooledShape(const OpView& op, const Shape& x) {
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
   WEFT_RETURN_IF_ERROR(RequireFlag(op, "ceil_mode"));
@@ -45,11 +49,18 @@ absl::StatusOr<Shape> InferPooledShape(const OpView& op, const Shape& x) {
     WEFT_RETURN_IF_ERROR(RequireFlag(op, "count_include_pad"));
   }
   WEFT_ASSIGN_OR_RETURN(Window2d w, PoolWindow(op, x));
-  return Shape({x.dim(0), x.dim(1), w.out[0], w.out[1]});
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  return StoredShape(op, layout, {x.dim(0), x.dim(1), w.out[0], w.out[1]});
+}
+
+absl::StatusOr<Shape> InferImage(const OpView& op, int i) {
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  return ImageShape(op, i, layout);
 }
 
 absl::Status InferPool(const OpView& op, std::vector<TensorType>* out) {
-  WEFT_ASSIGN_OR_RETURN(Shape y, InferPooledShape(op, op.input(0).shape));
+  WEFT_ASSIGN_OR_RETURN(Shape x, InferImage(op, 0));
+  WEFT_ASSIGN_OR_RETURN(Shape y, InferPooledShape(op, x));
   *out = {{op.input(0).dtype, y}};
   return absl::OkStatus();
 }
@@ -90,7 +101,8 @@ std::vector<Value> DecomposeMaxPool(const OpView& op,
 
 absl::Status InferMaxPoolGrad(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 1));
-  WEFT_ASSIGN_OR_RETURN(Shape y, InferPooledShape(op, op.input(1).shape));
+  WEFT_ASSIGN_OR_RETURN(Shape x, InferImage(op, 1));
+  WEFT_ASSIGN_OR_RETURN(Shape y, InferPooledShape(op, x));
   WEFT_RETURN_IF_ERROR(RequireShape(op, 0, y));
   *out = {op.input(1)};
   return absl::OkStatus();
@@ -149,8 +161,7 @@ Value WindowCounts(const OpView& op, const Window2d& w, NodeEmitter& emit) {
 std::vector<Value> AveragePoolGradient(const GradientContext& g) {
   AttrMap attrs = PoolAttrsOf(g.op);
   attrs.Set("count_include_pad", g.op.Int("count_include_pad"));
-  absl::Span<const int64_t> x = g.op.input(0).shape.dims();
-  attrs.Set("input_shape", Ints(x.begin(), x.end()));
+  attrs.Set("input_shape", DimsOf(*InferImage(g.op, 0)));
   return {g.emit.Emit1("weft.AveragePoolGrad", {g.output_grads[0]},
                        std::move(attrs))};
 }
@@ -169,7 +180,9 @@ absl::Status InferAveragePoolGrad(const OpView& op,
   WEFT_ASSIGN_OR_RETURN(Shape x, ShapeAttr(op, "input_shape"));
   WEFT_ASSIGN_OR_RETURN(Shape y, InferPooledShape(op, x));
   WEFT_RETURN_IF_ERROR(RequireShape(op, 0, y));
-  *out = {{op.input(0).dtype, x}};
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  WEFT_ASSIGN_OR_RETURN(Shape stored, StoredShape(op, layout, x));
+  *out = {{op.input(0).dtype, stored}};
   return absl::OkStatus();
 }
 
@@ -192,8 +205,10 @@ std::vector<Value> DecomposeAveragePoolGrad(const OpView& op,
 // ---- GlobalAveragePool
 // ----------------------------------------------------------
 
-// The spatial dimensions of an image [N,C,...].
-Ints SpatialAxes(const Shape& x) {
+// The spatial dimensions of an image [N,C,...] or, in blocks of channels, of
+// [N,C/16,H,W,16].
+Ints SpatialAxes(const Shape& x, ImageLayout layout) {
+  if (layout == ImageLayout::kNchw16c) return {2, 3};
   Ints axes;
   for (int d = 2; d < x.rank(); ++d) axes.push_back(d);
   return axes;
@@ -209,9 +224,10 @@ absl::Status InferGlobalAveragePool(const OpView& op,
                                  " is not [N,C,...] with at least one spatial "
                                  "dimension"));
   }
-  Ints dims(x.rank(), 1);
-  dims[0] = x.dim(0);
-  dims[1] = x.dim(1);
+  WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
+  WEFT_RETURN_IF_ERROR(ImageShape(op, 0, layout).status());
+  Ints dims = DimsOf(x);
+  for (int64_t d : SpatialAxes(x, layout)) dims[d] = 1;
   *out = {{op.input(0).dtype, Shape(dims)}};
   return absl::OkStatus();
 }
@@ -219,7 +235,9 @@ absl::Status InferGlobalAveragePool(const OpView& op,
 std::vector<Value> GlobalAveragePoolGradient(const GradientContext& g) {
   const Shape& x = g.op.input(0).shape;
   double pixels = 1;
-  for (int64_t d : SpatialAxes(x)) pixels *= static_cast<double>(x.dim(d));
+  for (int64_t d : SpatialAxes(x, *LayoutOf(g.op))) {
+    pixels *= static_cast<double>(x.dim(d));
+  }
   return {ExpandTo(Expr(g.emit, g.output_grads[0]) * (1.0 / pixels), x)};
 }
 
@@ -227,7 +245,8 @@ std::vector<Value> DecomposeGlobalAveragePool(const OpView& op,
                                               absl::Span<const Value> inputs,
                                               NodeEmitter& emit) {
   return {Apply("ReduceMean", {Expr(emit, inputs[0])},
-                {{"axes", SpatialAxes(op.input(0).shape)}, {"keepdims", 1}})};
+                {{"axes", SpatialAxes(op.input(0).shape, ImageLayout::kNchw)},
+                 {"keepdims", 1}})};
 }
 
 // ---- Registration
@@ -239,7 +258,7 @@ void AddMaxPool(OpRegistry* registry) {
   pool.attrs = PoolAttrs();
   pool.infer = InferPool;
   pool.gradient = MaxPoolGradient;
-  pool.decompose = DecomposeMaxPool;
+  pool.decompose = DecomposeInNchw(DecomposeMaxPool);
   pool.cost = [](const OpView& op) { return PoolCost(op, op.output(0).shape); };
   registry->Add(std::move(pool));
 
@@ -247,7 +266,7 @@ void AddMaxPool(OpRegistry* registry) {
   grad.inputs = {2, 2};
   grad.attrs = PoolAttrs();
   grad.infer = InferMaxPoolGrad;
-  grad.decompose = DecomposeMaxPoolGrad;
+  grad.decompose = DecomposeInNchw(DecomposeMaxPoolGrad);
   grad.cost = [](const OpView& op) { return PoolCost(op, op.input(0).shape); };
   registry->Add(std::move(grad));
 }
@@ -258,7 +277,7 @@ void AddAveragePool(OpRegistry* registry) {
   pool.attrs = AveragePoolAttrs();
   pool.infer = InferPool;
   pool.gradient = AveragePoolGradient;
-  pool.decompose = DecomposeAveragePool;
+  pool.decompose = DecomposeInNchw(DecomposeAveragePool);
   pool.cost = [](const OpView& op) { return PoolCost(op, op.output(0).shape); };
   registry->Add(std::move(pool));
 
@@ -267,7 +286,7 @@ void AddAveragePool(OpRegistry* registry) {
   grad.attrs = AveragePoolAttrs();
   grad.attrs.push_back(AttrSpec::Required("input_shape", AttrKind::kInts));
   grad.infer = InferAveragePoolGrad;
-  grad.decompose = DecomposeAveragePoolGrad;
+  grad.decompose = DecomposeInNchw(DecomposeAveragePoolGrad);
   grad.cost = [](const OpView& op) { return PoolCost(op, op.input(0).shape); };
   registry->Add(std::move(grad));
 }
@@ -280,9 +299,10 @@ void RegisterPoolOps(OpRegistry* registry) {
 
   OpSchema global(OpId::kGlobalAveragePool);
   global.inputs = {1, 1};
+  global.attrs = {LayoutSpec()};
   global.infer = InferGlobalAveragePool;
   global.gradient = GlobalAveragePoolGradient;
-  global.decompose = DecomposeGlobalAveragePool;
+  global.decompose = DecomposeInNchw(DecomposeGlobalAveragePool);
   global.cost = [](const OpView& op) {
     return Cost{static_cast<double>(op.input(0).shape.num_elements()),
                 BytesMoved(op).bytes};

@@ -1,5 +1,7 @@
 #include <limits>
 
+#include "core/ops/expr.h"
+#include "core/ops/image_layout.h"
 #include "core/reference/gradient_check.h"
 #include "core/reference/schema_check.h"
 #include "gmock/gmock.h"
@@ -223,6 +225,44 @@ TEST(GlobalAveragePoolTest, Everything) {
     EXPECT_EQ(CheckGradient(c), absl::OkStatus()) << shape.ToString();
     EXPECT_EQ(CheckDecomposition(c), absl::OkStatus()) << shape.ToString();
   }
+}
+
+TEST(PoolTest, ImagesInBlocksOfChannels) {
+  for (const PoolCase& c : PoolCases()) {
+    if (c.x.num_elements() == 0 || c.x.num_elements() > 40) continue;
+    SCOPED_TRACE(c.name);
+    Shape x = {c.x.dim(0), c.x.dim(1), c.x.dim(2), c.x.dim(3), 16};
+    Shape y = ParseType(c.out).shape;
+    y = {y.dim(0), y.dim(1), y.dim(2), y.dim(3), 16};
+    AttrMap attrs = c.attrs;
+    attrs.Set("layout", "NCHW16c");
+    Literal values = RandomLiteral(x, 7), dy = RandomLiteral(y, 8);
+    EXPECT_EQ(InferText("MaxPool", attrs, {"f64" + x.ToString()}),
+              "f64" + y.ToString());
+    OpCase max = {"MaxPool", attrs, {values}};
+    EXPECT_EQ(CheckDecomposition(max), absl::OkStatus());
+    EXPECT_EQ(CheckDecomposition({"weft.MaxPoolGrad", attrs, {dy, values}}),
+              absl::OkStatus());
+    attrs.Set("count_include_pad", 1);
+    OpCase average = {"AveragePool", attrs, {values}};
+    EXPECT_EQ(CheckDecomposition(average), absl::OkStatus());
+    if (x.num_elements() < 200) {  // slow: by differences
+      EXPECT_EQ(CheckGradient(max), absl::OkStatus());
+      EXPECT_EQ(CheckGradient(average), absl::OkStatus());
+    }
+    attrs.Set("input_shape", DimsOf(FromBlocks(x)));
+    EXPECT_EQ(CheckDecomposition({"weft.AveragePoolGrad", attrs, {dy}}),
+              absl::OkStatus());
+  }
+  OpCase global = {"GlobalAveragePool",
+                   {{"layout", "NCHW16c"}},
+                   {RandomLiteral({2, 1, 2, 3, 16}, 1)}};
+  EXPECT_EQ(InferText("GlobalAveragePool", global.attrs, {"f32[2,3,4,5,16]"}),
+            "f32[2,3,1,1,16]");
+  EXPECT_EQ(CheckGradient(global), absl::OkStatus());
+  EXPECT_EQ(CheckDecomposition(global), absl::OkStatus());
+  EXPECT_THAT(InferText("GlobalAveragePool", global.attrs, {"f32[2,3,4,5]"}),
+              ErrorWith("WEFT-2004", {"[2,3,4,5]", "[N,C/16,H,W,16]"}));
 }
 
 TEST(PoolTest, CostCountsWindowElements) {

@@ -63,6 +63,10 @@ absl::Status EvaluateConvGradWeights(const OpView& op,
                  [&](int64_t yi, int64_t xi, int64_t wi) {
                    dw.v[wi] += in[0].v[yi] * in[1].v[xi];
                  });
+  if (out->size() < 2) return absl::OkStatus();
+  for (Index it(in[0].shape); !it.done(); it.Next()) {
+    (*out)[1].v[it.at()[1]] += in[0].v[it.position()];
+  }
   return absl::OkStatus();
 }
 

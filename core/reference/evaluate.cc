@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/image_layout.h"
 #include "core/reference/evaluators.h"
 
 namespace weft {
@@ -74,6 +75,64 @@ absl::StatusOr<std::vector<Tensor>> Load(const OpView& op,
 }
 
 }  // namespace
+// ---- Layouts
+//
+// Evaluators know images as [N,C,H,W] only: other ones are turned, values and
+// types.
+
+// Position i of [N,C,H,W] as a position of [N,C/16,H,W,16].
+int64_t InBlocks(const Shape& image, int64_t i) {
+  const int64_t pixels = image.dim(2) * image.dim(3);
+  const int64_t plane = i / pixels, channel = plane % image.dim(1);
+  const int64_t block = plane / kChannelBlock;  // C is a multiple
+  return (block * pixels + i % pixels) * kChannelBlock +
+         channel % kChannelBlock;
+}
+
+absl::Status EvaluateInNchw(const OpView& op, const Evaluator& evaluator,
+                            std::vector<Tensor> in, std::vector<Tensor>* out) {
+  const ImageUses& uses = *ImagesOf(op.schema().id);
+  AttrMap attrs = op.attrs();
+  std::vector<TensorType> in_types, out_types;
+  for (int i = 0; i < op.num_inputs(); ++i) in_types.push_back(op.input(i));
+  for (const TensorType& type : op.outputs()) out_types.push_back(type);
+  auto blocked = [&op](const ImageUse& use, size_t count) {
+    return use.index < static_cast<int>(count) &&
+           *LayoutOf(op, use.attr) == ImageLayout::kNchw16c;
+  };
+  for (const ImageUse& use : uses.inputs) {
+    attrs.Erase(use.attr);
+    if (!blocked(use, in.size())) continue;
+    Tensor& t = in[use.index];
+    if (t.v.empty() && t.shape.rank() == 0) continue;  // absent
+    Tensor turned{FromBlocks(t.shape), std::vector<double>(t.v.size())};
+    for (size_t i = 0; i < t.v.size(); ++i) {
+      turned.v[i] = t.v[InBlocks(turned.shape, static_cast<int64_t>(i))];
+    }
+    t = std::move(turned);
+    in_types[use.index].shape = t.shape;
+  }
+  for (const ImageUse& use : uses.outputs) {
+    attrs.Erase(use.attr);
+    if (!blocked(use, out->size())) continue;
+    Tensor& t = (*out)[use.index];
+    t.shape = FromBlocks(t.shape);
+    out_types[use.index].shape = t.shape;
+  }
+  WEFT_RETURN_IF_ERROR(evaluator(
+      OpView(op.schema(), op.name(), attrs, in_types, out_types), in, out));
+  for (const ImageUse& use : uses.outputs) {
+    if (!blocked(use, out->size())) continue;
+    Tensor& t = (*out)[use.index];
+    Tensor turned{ToBlocks(t.shape), std::vector<double>(t.v.size())};
+    for (size_t i = 0; i < t.v.size(); ++i) {
+      turned.v[InBlocks(t.shape, static_cast<int64_t>(i))] = t.v[i];
+    }
+    t = std::move(turned);
+  }
+  return absl::OkStatus();
+}
+
 
 namespace reference {
 
@@ -109,7 +168,9 @@ absl::StatusOr<std::vector<Literal>> Evaluate(
     out.push_back(
         {type.shape, std::vector<double>(type.shape.num_elements(), 0)});
   }
-  WEFT_RETURN_IF_ERROR((*evaluator)(op, in, &out));
+  WEFT_RETURN_IF_ERROR(HasBlockedImages(op)
+                           ? EvaluateInNchw(op, *evaluator, std::move(in), &out)
+                           : (*evaluator)(op, in, &out));
   std::vector<Literal> results;
   for (size_t i = 0; i < out.size(); ++i) {
     const TensorType& type = op.output(static_cast<int>(i));
