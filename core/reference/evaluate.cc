@@ -74,7 +74,6 @@ absl::StatusOr<std::vector<Tensor>> Load(const OpView& op,
   return in;
 }
 
-}  // namespace
 // ---- Layouts
 //
 // Evaluators know images as [N,C,H,W] only: other ones are turned, values and
@@ -133,6 +132,7 @@ absl::Status EvaluateInNchw(const OpView& op, const Evaluator& evaluator,
   return absl::OkStatus();
 }
 
+}  // namespace
 
 namespace reference {
 
