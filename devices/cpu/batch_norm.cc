@@ -1,20 +1,15 @@
 // Batch normalisation over [N,C,...]: inference, training and gradient. The sum
 // of a channel is a balanced tree over the images of the sums of their planes.
+#include "devices/cpu/batch_norm.h"
+
 #include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
+#include "devices/cpu/window.h"
 
 WEFT_CPU_BEGIN
 namespace {
-
-struct Channels {
-  int64_t batch = 0;
-  int64_t channels = 0;
-  int64_t pixels = 1;
-
-  int64_t per_channel() const { return batch * pixels; }
-};
 
 bool ReadChannels(const Op& op, const Tensor& x, Channels* s) {
   for (const Tensor& t : op.in) {
@@ -24,9 +19,11 @@ bool ReadChannels(const Op& op, const Tensor& x, Channels* s) {
     op.Check(!t.present() || t.dtype == x.dtype, "the types differ");
   }
   if (!op.Check(x.rank >= 2, "not [N,C,...]")) return false;
-  s->batch = x.dims[0];
-  s->channels = x.dims[1];
-  s->pixels = Product(x.dims, 2, x.rank);
+  s->blocked = ReadBlocked(op, "layout");
+  const Tensor image = AsNchw(op, x, s->blocked);
+  s->batch = image.dims[0];
+  s->channels = image.dims[1];
+  s->pixels = Product(image.dims, 2, image.rank);
   return op.ok();
 }
 
@@ -101,6 +98,7 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
   for (int i = 1; i < 5; ++i) CheckPerChannel(op, op.in[i], s);
   for (size_t i = 1; i < op.out.size(); ++i) CheckPerChannel(op, op.out[i], s);
   if (!op.ok()) return nullptr;
+  if (s.blocked) return NormalizationInBlocks(op, s);
   const double epsilon = op.Float("epsilon", 1e-5);
   const double momentum = op.Float("momentum", 0.9);
   const bool training = op.Int("training_mode", 0) != 0;
@@ -136,6 +134,7 @@ std::unique_ptr<Kernel> TrainingFloat(const Op& op) {
     CheckPerChannel(op, op.out[i], s);
   }
   if (!op.ok()) return nullptr;
+  if (s.blocked) return NormTrainingInBlocks(op, s);
   const double epsilon = op.Float("epsilon", 1e-5);
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
@@ -166,6 +165,7 @@ std::unique_ptr<Kernel> GradFloat(const Op& op) {
   for (int i = 2; i < 5; ++i) CheckPerChannel(op, op.in[i], s);
   for (int i = 1; i < 3; ++i) CheckPerChannel(op, op.out[i], s);
   if (!op.ok()) return nullptr;
+  if (s.blocked) return NormGradInBlocks(op, s);
   const double epsilon = op.Float("epsilon", 1e-5);
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;

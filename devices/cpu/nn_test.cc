@@ -110,6 +110,8 @@ TEST(Conv, ForwardAndGradients) {
                              Numerics::kAccumulated);
       ExpectMatchesReference({"weft.ConvGradWeights", to_weights, {dy, x}},
                              Numerics::kAccumulated);
+      ExpectMatchesReference({"weft.ConvGradWeights", to_weights, {dy, x}, 2},
+                             Numerics::kAccumulated);
     }
   }
 }

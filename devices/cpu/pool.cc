@@ -1,39 +1,14 @@
-// MaxPool, AveragePool, their gradients, GlobalAveragePool.
-//
-// Padding never counts for a maximum, and for an average only with
-// count_include_pad; what a last window of ceil_mode overhangs beyond the
-// padding never counts.
+// MaxPool, AveragePool, their gradients, GlobalAveragePool over [N,C,H,W]; for
+// images in blocks of channels see pool_blocks.cc.
+#include "devices/cpu/pool.h"
+
 #include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
-#include "devices/cpu/window.h"
 
 WEFT_CPU_BEGIN
 namespace {
-
-// Where window (oh, ow) meets the image: rows and columns [begin, end), and the
-// number of its elements inside the image with padding.
-struct Cut {
-  int64_t begin[2];
-  int64_t end[2];
-  int64_t padded = 1;
-
-  int64_t size() const { return (end[0] - begin[0]) * (end[1] - begin[1]); }
-};
-
-Cut CutWindow(const Window& w, int64_t oh, int64_t ow) {
-  Cut cut;
-  const int64_t o[2] = {oh, ow};
-  for (int d = 0; d < 2; ++d) {
-    int64_t first = w.At(d, o[d], 0);
-    int64_t last = std::min(first + w.kernel[d], w.image[d] + w.pad_end[d]);
-    cut.begin[d] = std::max<int64_t>(first, 0);
-    cut.end[d] = std::max(cut.begin[d], std::min(last, w.image[d]));
-    cut.padded *= last - first;
-  }
-  return cut;
-}
 
 // f(plane) for every plane [H,W], of `cost` a pixel (parallel.h); planes are
 // shared out over the threads.
@@ -56,18 +31,6 @@ void ForEachWindow(const Window& w, int64_t plane, F f) {
       f(CutWindow(w, oh, ow), out++);
     }
   }
-}
-
-// Windows of 2 x 2 side by side, the usual pool. A last row or column of the
-// image may be left over.
-bool TilesByTwo(const Window& w) {
-  for (int d = 0; d < 2; ++d) {
-    if (w.kernel[d] != 2 || w.stride[d] != 2 || w.pad_begin[d] != 0 ||
-        w.pad_end[d] != 0 || w.image[d] / 2 != w.out[d]) {
-      return false;
-    }
-  }
-  return true;
 }
 
 // Two vectors of neighbouring elements as even and odd ones, and back.
@@ -131,31 +94,6 @@ V Load(const T* from) {
 template <class V, class T>
 void Store(V v, T* to) {
   std::memcpy(to, &v, sizeof v);
-}
-
-// For V, a number or a vector of them: whether x stays the maximum when the
-// later y comes. It gives way to a larger one, or to the first NaN.
-template <class V>
-auto Stays(V x, V y) {
-  return (y <= x) | (x != x);
-}
-template <class V>
-V FirstMax(V x, V y) {
-  return Stays(x, y) ? x : y;
-}
-
-// Of a window (a b / c d), the gradient g goes to the first maximum.
-template <class V>
-void Share(V g, V* a, V* b, V* c, V* d) {
-  const V zero{};
-  const auto left = Stays(*a, *b), left_below = Stays(*c, *d);
-  const V upper = left ? *a : *b, lower = left_below ? *c : *d;
-  const auto above = Stays(upper, lower);
-  const V up = above ? g : zero, down = above ? zero : g;
-  *a = left ? up : zero;
-  *b = left ? zero : up;
-  *c = left_below ? down : zero;
-  *d = left_below ? zero : down;
 }
 
 // f(width) with the widest vectors, as a constant, of which a row of n results
@@ -272,23 +210,10 @@ int64_t FirstMaximum(const Window& w, const Cut& cut, const T* plane) {
   return best;
 }
 
-// Reads the geometry of a pool from its image and its result.
-bool ReadPool(const Op& op, const Tensor& image, const Tensor& result,
-              Window* w) {
-  for (const Tensor& t : op.in) {
-    op.Check(t.dtype == op.out[0].dtype, "the types differ");
-  }
-  return op.ok() &&
-         ReadWindow(op, image, result, op.Ints("kernel_shape"),
-                    op.Int("ceil_mode", 0) != 0, w) &&
-         op.Check(image.dims[1] == result.dims[1], "channels differ") &&
-         op.Check(w->dilation[0] == 1 && w->dilation[1] == 1,
-                  "a pool with dilations");
-}
-
 std::unique_ptr<Kernel> MaxPoolFloat(const Op& op) {
-  Window w;
+  PoolWindow w;
   if (!op.Arity(1, 1) || !ReadPool(op, op.in[0], op.out[0], &w)) return nullptr;
+  if (w.blocked) return MaxPoolInBlocks(op, w);
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
     if (TilesByTwo(w)) {
@@ -313,11 +238,12 @@ std::unique_ptr<Kernel> MaxPoolFloat(const Op& op) {
 }
 
 std::unique_ptr<Kernel> MaxPoolGradFloat(const Op& op) {
-  Window w;
+  PoolWindow w;
   if (!op.Arity(2, 1) || !ReadPool(op, op.in[1], op.in[0], &w) ||
       !op.Check(op.in[1].SameDims(op.out[0]), "shapes differ")) {
     return nullptr;
   }
+  if (w.blocked) return MaxPoolGradInBlocks(op, w);
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
     if (TilesByTwo(w)) {
@@ -344,15 +270,10 @@ std::unique_ptr<Kernel> MaxPoolGradFloat(const Op& op) {
   });
 }
 
-template <class T>
-T Divisor(const Cut& cut, bool include_pad) {
-  return static_cast<T>(
-      std::max<int64_t>(1, include_pad ? cut.padded : cut.size()));
-}
-
 std::unique_ptr<Kernel> AveragePoolFloat(const Op& op) {
-  Window w;
+  PoolWindow w;
   if (!op.Arity(1, 1) || !ReadPool(op, op.in[0], op.out[0], &w)) return nullptr;
+  if (w.blocked) return AveragePoolInBlocks(op, w);
   bool include_pad = op.Int("count_include_pad", 0) != 0;
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
@@ -375,8 +296,9 @@ std::unique_ptr<Kernel> AveragePoolFloat(const Op& op) {
 }
 
 std::unique_ptr<Kernel> AveragePoolGradFloat(const Op& op) {
-  Window w;
+  PoolWindow w;
   if (!op.Arity(1, 1) || !ReadPool(op, op.out[0], op.in[0], &w)) return nullptr;
+  if (w.blocked) return AveragePoolGradInBlocks(op, w);
   bool include_pad = op.Int("count_include_pad", 0) != 0;
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
@@ -401,6 +323,7 @@ std::unique_ptr<Kernel> AveragePoolGradFloat(const Op& op) {
 std::unique_ptr<Kernel> GlobalAveragePoolFloat(const Op& op) {
   if (!op.Arity(1, 1)) return nullptr;
   const Tensor& x = op.in[0];
+  if (ReadBlocked(op, "layout")) return GlobalAveragePoolInBlocks(op);
   if (!op.Check(x.dtype == op.out[0].dtype, "the types differ") ||
       !op.Check(x.rank >= 2 && op.out[0].count == x.dims[0] * x.dims[1],
                 "not [N,C,...] to [N,C,1,...]")) {

@@ -139,6 +139,54 @@ TEST_F(ThreadsTest, Convolutions) {
   to_weights.Set("weight_shape", Ints{48, 8, 3, 3});
   ExpectSameBits({"weft.ConvGradInput", to_input, {dy, w}});
   ExpectSameBits({"weft.ConvGradWeights", to_weights, {dy, x}});
+  ExpectSameBits({"weft.ConvGradWeights", to_weights, {dy, x}, 2});
+}
+
+TEST_F(ThreadsTest, ImagesInBlocksOfChannels) {
+  const AttrMap layout = {{"layout", "NCHW16c"}};
+  AttrMap conv = layout;
+  conv.Set("out_layout", "NCHW16c");
+  conv.Set("pads", Ints{1, 1, 1, 1});
+  Literal x = Make({12, 4, 20, 20, 16}), w = Make({64, 64, 3, 3});
+  AttrMap to_input = conv, to_weights = conv;
+  to_input.Set("input_shape", Ints{12, 64, 20, 20});
+  to_weights.Set("weight_shape", Ints{64, 64, 3, 3});
+  absl::StatusOr<std::optional<KernelMatch>> match =
+      CpuDevice().Match(Describe({"Conv", conv, {x, w}})->desc());
+  ASSERT_TRUE(match.ok()) << match.status();
+  if (match->has_value()) {  // with AVX-512 alone
+    // By Winograd's algorithm, and, with strides, directly.
+    for (int64_t stride : {1, 2}) {
+      for (AttrMap* attrs : {&conv, &to_input, &to_weights}) {
+        attrs->Set("strides", Ints{stride, stride});
+      }
+      Literal dy = Make({12, 4, 20 / stride, 20 / stride, 16});
+      ExpectSameBits({"Conv", conv, {x, w, Make({64})}});
+      ExpectSameBits({"weft.ConvGradInput", to_input, {dy, w}});
+      ExpectSameBits({"weft.ConvGradWeights", to_weights, {dy, x}, 2});
+    }
+  }
+  for (const Ints& kernel : {Ints{2, 2}, Ints{3, 3}}) {
+    AttrMap pool = layout;
+    pool.Set("kernel_shape", kernel);
+    pool.Set("strides", Ints{2, 2});
+    pool.Set("ceil_mode", 1);
+    Literal dy = Make({12, 4, 10, 10, 16});
+    ExpectSameBits({"MaxPool", pool, {x}});
+    ExpectSameBits({"weft.MaxPoolGrad", pool, {dy, x}});
+    ExpectSameBits({"AveragePool", pool, {x}});
+    pool.Set("input_shape", Ints{12, 64, 20, 20});
+    ExpectSameBits({"weft.AveragePoolGrad", pool, {dy}});
+  }
+  ExpectSameBits({"GlobalAveragePool", layout, {x}});
+  Literal scale = Make({64}), bias = Make({64}), mean = Make({64});
+  Literal variance = Make({64}, 0.5, 1);
+  ExpectSameBits(
+      {"BatchNormalization", layout, {x, scale, bias, mean, variance}});
+  ExpectSameBits({"weft.BatchNormTraining", layout, {x, scale, bias}});
+  ExpectSameBits({"weft.BatchNormGrad",
+                  layout,
+                  {Make({12, 4, 20, 20, 16}), x, scale, mean, variance}});
 }
 
 TEST_F(ThreadsTest, Pools) {

@@ -4,6 +4,25 @@
 
 WEFT_CPU_BEGIN
 
+bool ReadBlocked(const Op& op, const char* attr) {
+  const std::string layout = op.String(attr, "NCHW");
+  if (layout == "NCHW16c") return true;
+  op.Check(layout == "NCHW", "a layout that is unknown");
+  return false;
+}
+
+Tensor AsNchw(const Op& op, const Tensor& image, bool blocked) {
+  if (!blocked) return image;
+  if (!op.Check(image.rank == 5 && image.dims[4] == kChannelBlock,
+                "an image that is not [N,C/16,H,W,16]")) {
+    return image;
+  }
+  Tensor nchw = image;
+  nchw.rank = 4;
+  nchw.dims[1] *= kChannelBlock;
+  return nchw;
+}
+
 bool ReadWindow(const Op& op, const Tensor& image, const Tensor& out,
                 const std::vector<int64_t>& kernel, bool ceil_mode, Window* w) {
   std::vector<int64_t> strides = op.Ints("strides");

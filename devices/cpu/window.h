@@ -1,5 +1,6 @@
 // The geometry that convolution and pooling share: 2-D windows over [N,C,H,W].
-// Index 0 is rows, 1 is columns.
+// Index 0 is rows, 1 is columns. Images in blocks of channels lie otherwise and
+// have the same geometry.
 //
 // Threading: value types.
 #ifndef WEFT_DEVICES_CPU_WINDOW_H_
@@ -27,6 +28,13 @@ struct Window {
   int64_t image_size() const { return image[0] * image[1]; }
   int64_t out_size() const { return out[0] * out[1]; }
 };
+
+// How images lie, by the attribute `attr`: [N,C/16,H,W,16] where true, else
+// [N,C,H,W]. Records a failure for another layout.
+bool ReadBlocked(const Op& op, const char* attr);
+// [N,C,H,W] of an image that lies so. Records a failure where it does not.
+Tensor AsNchw(const Op& op, const Tensor& image, bool blocked);
+inline constexpr int64_t kChannelBlock = 16;
 
 // Reads strides, pads and dilations; image and result extents from the tensors.
 // False after recording why not.
