@@ -20,7 +20,6 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "tools/weft/job_data.h"
 
 namespace weft {
@@ -505,6 +504,9 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
     return Bad(absl::StrCat("checkpoint.keep is ", checkpoint->keep(),
                             "; at least 2 are kept"));
   }
+  job->mutable_precision();
+  job->mutable_observe();
+  job->mutable_runtime();
   job::Guards* guards = job->mutable_guards();
   if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
   if (job->runtime().register_copies() > 64) {
@@ -536,22 +538,6 @@ absl::StatusOr<job::Job> LoadJob(Os& os, const std::string& path,
   }
   WEFT_RETURN_IF_ERROR(Annotate(ResolveJob(path, &job), path));
   return job;
-}
-
-std::string JobChanges(const job::Job& before, const job::Job& after) {
-  std::string changes;
-  google::protobuf::util::MessageDifferencer differ;
-  differ.ReportDifferencesToString(&changes);
-  differ.Compare(before, after);
-  std::vector<std::string> lines =
-      absl::StrSplit(changes, '\n', absl::SkipEmpty());
-  return absl::StrJoin(lines, "; ");
-}
-
-std::string JobText(const job::Job& job) {
-  std::string text;
-  TextFormat::PrintToString(job, &text);
-  return text;
 }
 
 }  // namespace weft

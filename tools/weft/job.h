@@ -45,6 +45,7 @@ absl::Status SetField(absl::string_view assignment, absl::string_view origin,
 // Fills in defaults and checks; `path` makes file names absolute.
 absl::Status ResolveJob(const std::string& path, job::Job* job);
 
+// With every field of a resolved job, those that are zero too.
 std::string JobText(const job::Job& job);
 
 // What differs between two resolved jobs, for people: "modified: epochs: 3 ->

@@ -5,11 +5,14 @@
 
 #include "core/base/error.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "gtest/gtest.h"
 
 namespace weft {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kSmall[] = R"(
@@ -59,6 +62,74 @@ TEST(JobTest, ResolvedTextRepeatsTheJob) {
   job::Job again = ParseJob("resolved", JobText(job)).value();
   ASSERT_TRUE(ResolveJob("/elsewhere/resolved.txtpb", &again).ok());
   EXPECT_EQ(JobText(again), JobText(job));
+}
+
+// Optional fields without a value, "eval.every_epochs", and groups that are not
+// there, in all of `message`.
+std::vector<std::string> LeftOut(const google::protobuf::Message& message,
+                                 const std::string& path = "") {
+  std::vector<std::string> out;
+  const auto* reflection = message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const auto* field = message.GetDescriptor()->field(i);
+    if (field->is_repeated() || !field->has_presence()) continue;
+    if (!reflection->HasField(message, field)) {
+      if (field->real_containing_oneof() != nullptr) continue;
+      out.push_back(path + field->name());
+    } else if (field->message_type() != nullptr) {
+      for (const std::string& name :
+           LeftOut(reflection->GetMessage(message, field),
+                   path + field->name() + ".")) {
+        out.push_back(name);
+      }
+    }
+  }
+  return out;
+}
+
+TEST(JobTest, ResolvedTextHasEveryDefault) {
+  const std::string idx = R"(data {
+    train { idx { images: "a" labels: "b" } }
+    eval { idx { images: "c" labels: "d" } } })";
+  const std::string text = R"(data {
+    train { text { path: "a" bpe {} } }
+    eval { text { path: "b" } } })";
+  const std::vector<std::string> zeros = {
+      "seed: 0\n",         "steps: 0\n",           "logical_shards: 0\n",
+      "clip_norm: 0\n",    "tail: CARRY\n",        "compute: F32\n",
+      "wire: F32\n",       "label_smoothing: 0\n", "every_steps: 0\n",
+      "threads: 0\n",      "register_copies: 0\n", "trace_steps: \"\"\n",
+      "warmup_steps: 0\n", "weight_decay: 0\n",    "decay_exclude: \"\"\n"};
+  for (const std::string& data : {idx, text}) {
+    for (const std::string optimizer : {"sgd", "adam", "adamw", "adagrad"}) {
+      for (const std::string schedule :
+           {"constant { base: 1 }", "step { base: 1 step_size: 3 }",
+            "cosine { base: 1 }"}) {
+        const std::string file = "model { builtin { name: \"mlp\" } } " + data +
+                                 " optimizer { " + optimizer +
+                                 " {} schedule { " + schedule + " } }";
+        SCOPED_TRACE(file);
+        job::Job job = ParseJob("job", file).value();
+        ASSERT_TRUE(ResolveJob("/jobs/job.txtpb", &job).ok());
+        if (data == idx) {
+          EXPECT_THAT(LeftOut(job), ElementsAre("mesh"));
+        } else {
+          EXPECT_THAT(LeftOut(job), ElementsAre("data.eval.text.context",
+                                                "data.eval.text.stride",
+                                                "data.normalize", "mesh"));
+        }
+        const std::string printed = JobText(job);
+        for (const std::string& zero : zeros) {
+          EXPECT_THAT(printed, HasSubstr(zero));
+        }
+        job::Job again = ParseJob("resolved", printed).value();
+        EXPECT_EQ(JobChanges(again, job), "");
+        ASSERT_TRUE(ResolveJob("/elsewhere/resolved.txtpb", &again).ok());
+        EXPECT_EQ(JobChanges(again, job), "");
+        EXPECT_EQ(JobText(again), printed);
+      }
+    }
+  }
 }
 
 TEST(JobTest, UnknownFieldsAreNamedWithPlace) {
