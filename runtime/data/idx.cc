@@ -14,7 +14,7 @@
 namespace weft::data {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{4} << 30;
+constexpr uint64_t kMaxFileBytes = ~uint32_t{0};  // zlib counts no further
 constexpr uint8_t kUnsignedByte = 0x08;
 
 uint32_t BigEndian32(absl::string_view bytes, size_t at) {
@@ -59,6 +59,11 @@ absl::StatusOr<Shape> ParseHeader(absl::string_view name,
   return shape;
 }
 
+bool OnlyZeros(const z_stream& stream) {
+  return std::all_of(stream.next_in, stream.next_in + stream.avail_in,
+                     [](Bytef b) { return b == 0; });
+}
+
 // Not a gzip member, or a damaged one: what zlib says about it.
 absl::Status InflateError(const z_stream& stream, int code) {
   if (code == Z_BUF_ERROR || code == Z_OK) {
@@ -99,7 +104,8 @@ absl::StatusOr<std::string> Gunzip(absl::string_view bytes,
     }
     out.append(buffer.data(), produced);
     if (code == Z_STREAM_END) {
-      if (stream.avail_in == 0) break;
+      // Zeros at the end fill a block of a tape or a disk.
+      if (OnlyZeros(stream)) break;
       inflateReset(&stream);  // gzip files may hold several members
       continue;
     }

@@ -38,8 +38,8 @@ absl::StatusOr<IdxArray> ParseIdx(absl::string_view name,
 // A file that parses to `array`, not compressed: for tests and tools.
 std::string EncodeIdx(const IdxArray& array);
 
-// RFC 1952, all members, at most `max_bytes` of output. DataLoss where the
-// stream is damaged or ends early.
+// RFC 1952, all members, at most `max_bytes` of output. Zeros behind the last
+// one are padding. DataLoss where the stream is damaged or ends early.
 absl::StatusOr<std::string> Gunzip(absl::string_view bytes, uint64_t max_bytes);
 
 }  // namespace weft::data

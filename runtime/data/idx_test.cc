@@ -1,8 +1,7 @@
 #include "runtime/data/idx.h"
 
-#include <zlib.h>
-
 #include "core/base/error.h"
+#include "core/testing/gzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -10,20 +9,6 @@ namespace weft::data {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Gzip(const std::string& bytes) {
-  z_stream stream = {};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, 0), Z_OK);
-  std::string out(deflateBound(&stream, bytes.size()) + 32, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = bytes.size();
-  stream.next_out = reinterpret_cast<Bytef*>(&out[0]);
-  stream.avail_out = out.size();
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
 
 IdxArray Sample() { return {Shape({2, 3}), std::string("\1\2\3\4\5\6", 6)}; }
 
@@ -49,6 +34,18 @@ TEST(IdxTest, SeveralGzipMembersAreOneFile) {
   std::string file = EncodeIdx(Sample());
   std::string two = Gzip(file.substr(0, 5)) + Gzip(file.substr(5));
   EXPECT_EQ(ParseIdx("a", two).value().bytes, Sample().bytes);
+}
+
+// As gzip itself: blocks of a tape or a disk end with zeros.
+TEST(IdxTest, ZerosBehindGzipArePadding) {
+  const std::string zipped = Gzip(EncodeIdx(Sample()));
+  for (size_t zeros : {1, 2, 17, 4096}) {
+    EXPECT_EQ(ParseIdx("a", zipped + std::string(zeros, '\0')).value().bytes,
+              Sample().bytes);
+  }
+  ExpectError(zipped + std::string(9, '\0') + "x", ErrorCode::kDataCorrupt,
+              "gzip");
+  ExpectError(zipped + "x", ErrorCode::kDataCorrupt, "gzip");
 }
 
 TEST(IdxTest, RefusesWrongMagic) {
