@@ -356,6 +356,54 @@ TEST(HappensBeforeTest, FollowsMessagesAndStreams) {
   EXPECT_FALSE(hb.Before({fc1, 1}, {fc1, 0}));
 }
 
+// Sources, sinks and what runs on a stream without an order are ordered by
+// messages alone.
+TEST(HappensBeforeTest, FollowsMessagesWithoutStreams) {
+  PlanBuilder b;
+  b.Stream("io", false);
+  b.Stream("compute", true);
+  for (const char* name : {"x", "y"}) b.Task(name, Task::SOURCE, "io");
+  for (const char* name : {"decode", "scale"})
+    b.Task(name, Task::COMPUTE, "io");
+  b.Task("fc1", Task::COMPUTE, "compute");
+  for (const char* name : {"loss", "copy"}) b.Task(name, Task::SINK, "io");
+  b.Edge("x", "decode", {"x/y"});
+  b.Edge("decode", "scale", {"decode/y", 64, 2});
+  b.Edge("scale", "copy", {"scale/y"});
+  b.Edge("y", "fc1", {"y/y"});
+  b.Edge("scale", "fc1", {"scale/y"});
+  b.Edge("fc1", "loss", {"fc1/y"});
+  const Plan plan = b.Build();
+  plan::PlanView view = *plan::PlanView::Create(&plan);
+  actor::TableSpec spec = *plan::PlanToActorSpec(view);
+  HappensBefore hb = *HappensBefore::Create(spec, 5);
+  const uint32_t x = b.FindTask("x"), y = b.FindTask("y");
+  const uint32_t decode = b.FindTask("decode"), scale = b.FindTask("scale");
+  const uint32_t fc1 = b.FindTask("fc1"), copy = b.FindTask("copy");
+  const uint32_t loss = b.FindTask("loss");
+  // Through loose acts alone, to one and to a stream.
+  EXPECT_TRUE(hb.Before({x, 1}, {copy, 1}));
+  EXPECT_TRUE(hb.Before({x, 1}, {copy, 3}));
+  EXPECT_FALSE(hb.Before({x, 2}, {copy, 1}));
+  EXPECT_TRUE(hb.Before({x, 2}, {fc1, 2}));
+  EXPECT_FALSE(hb.Before({x, 3}, {fc1, 2}));
+  // Through a stream in between.
+  EXPECT_TRUE(hb.Before({x, 2}, {loss, 2}));
+  EXPECT_TRUE(hb.Before({y, 0}, {loss, 1}));
+  EXPECT_FALSE(hb.Before({y, 2}, {loss, 1}));
+  // By copies that come back: one of x, two of decode, one of scale.
+  EXPECT_TRUE(hb.Before({decode, 0}, {x, 1}));
+  EXPECT_TRUE(hb.Before({scale, 0}, {decode, 2}));
+  EXPECT_FALSE(hb.Before({scale, 0}, {decode, 1}));
+  EXPECT_TRUE(hb.Before({copy, 0}, {scale, 1}));
+  EXPECT_TRUE(hb.Before({fc1, 0}, {scale, 1}));
+  EXPECT_FALSE(hb.Before({copy, 0}, {loss, 0}));
+  EXPECT_FALSE(hb.Before({loss, 0}, {copy, 0}));
+  EXPECT_FALSE(hb.Before({y, 0}, {copy, 0}));
+  EXPECT_FALSE(hb.Before({y, 0}, {scale, 0}));
+  EXPECT_TRUE(hb.Before({y, 0}, {scale, 1}));  // through fc1
+}
+
 // More acts of a source than a byte can count.
 TEST(HappensBeforeTest, FollowsManyActs) {
   PlanBuilder b = Train();

@@ -1,7 +1,9 @@
 #include "compiler/check/happens_before.h"
 
 #include <algorithm>
+#include <numeric>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/check/greedy_run.h"
 #include "compiler/check/port_events.h"
@@ -100,83 +102,121 @@ absl::StatusOr<HappensBefore> HappensBefore::Create(
     hb.first_.push_back(nodes);
     nodes += hb.acts_.back();
   }
-  hb.MakeComponents(spec, run.table);
-  const uint32_t components = hb.wide_ + hb.narrow_;
+  hb.FindStreams(spec, run.table);
+  hb.index_.assign(nodes, 0);
   hb.position_.assign(nodes, 0);
-  hb.clock_.assign(size_t{nodes} * hb.wide_, 0);
-  hb.small_clock_.assign(size_t{nodes} * hb.narrow_, 0);
+  hb.clock_.assign(size_t{nodes} * hb.streams_, 0);
   hb.order_.reserve(nodes);
 
   Edges edges(spec);
   std::vector<uint32_t> made(spec.actors.size(), 0);
-  std::vector<uint32_t> latest(components, 0);  // 1 + node
-  std::vector<uint32_t> count(components, 0);
+  std::vector<uint32_t> latest(hb.streams_, 0);  // 1 + node
+  std::vector<Edge> from_loose;
   for (uint32_t actor : run.order) {
     const ActRef act{actor, made[actor]++};
     const uint32_t node = hb.Node(act);
-    const uint32_t component = hb.component_[actor];
-    if (latest[component] != 0) hb.Join(latest[component] - 1, node);
-    edges.Of(act, [&](ActRef other) {
-      if (other.act < hb.acts_[other.actor]) hb.Join(hb.Node(other), node);
-    });
-    const uint32_t position = hb.position_[node] = ++count[component];
-    if (component < hb.wide_) {
-      hb.clock_[size_t{node} * hb.wide_ + component] = position;
-    } else {
-      hb.small_clock_[size_t{node} * hb.narrow_ + component - hb.wide_] =
-          static_cast<uint8_t>(position);
+    const uint32_t stream = hb.stream_[actor];
+    if (stream == kLoose && act.act > 0) {
+      hb.Join(node - 1, node);
+      from_loose.emplace_back(node - 1, node);
+    } else if (stream != kLoose && latest[stream] != 0) {
+      hb.Join(latest[stream] - 1, node);
     }
-    latest[component] = node + 1;
+    edges.Of(act, [&](ActRef other) {
+      if (other.act >= hb.acts_[other.actor]) return;
+      hb.Join(hb.Node(other), node);
+      if (hb.stream_[other.actor] == kLoose) {
+        from_loose.emplace_back(hb.Node(other), node);
+      }
+    });
+    hb.index_[node] = static_cast<uint32_t>(hb.order_.size());
     hb.order_.push_back(act);
+    if (stream == kLoose) continue;
+    hb.position_[node] =
+        latest[stream] == 0 ? 1 : hb.position_[latest[stream] - 1] + 1;
+    hb.clock_[size_t{node} * hb.streams_ + stream] = hb.position_[node];
+    latest[stream] = node + 1;
   }
+  hb.FollowLoose(std::move(from_loose));
   return hb;
 }
 
-void HappensBefore::MakeComponents(const actor::TableSpec& spec,
-                                   const actor::ActorTable& table) {
-  constexpr uint32_t kNone = ~uint32_t{0};
-  component_.assign(spec.actors.size(), kNone);
-  auto own = [&](uint32_t i) {
-    return !spec.streams[table.stream(i)].ordered ||
-           actor::RowOf(spec.actors[i].kind).late;
-  };
-  auto narrow = [&](uint32_t i) { return own(i) && acts_[i] <= 255; };
-  std::vector<uint32_t> of_stream(spec.streams.size(), kNone);
+void HappensBefore::FindStreams(const actor::TableSpec& spec,
+                                const actor::ActorTable& table) {
+  std::vector<uint32_t> number(spec.streams.size(), kLoose);
   for (uint32_t i = 0; i < spec.actors.size(); ++i) {
-    if (narrow(i)) continue;
-    uint32_t& stream = of_stream[table.stream(i)];
-    if (own(i) || stream == kNone) {
-      component_[i] = wide_++;
-      if (!own(i)) stream = component_[i];
-    } else {
-      component_[i] = stream;
-    }
-  }
-  for (uint32_t i = 0; i < spec.actors.size(); ++i) {
-    if (narrow(i)) component_[i] = wide_ + narrow_++;
+    const uint32_t stream = table.stream(i);
+    const bool loose =
+        !spec.streams[stream].ordered || actor::RowOf(spec.actors[i].kind).late;
+    if (!loose && number[stream] == kLoose) number[stream] = streams_++;
+    stream_.push_back(loose ? kLoose : number[stream]);
   }
 }
 
 void HappensBefore::Join(uint32_t from, uint32_t into) {
-  const uint32_t* a = clock_.data() + size_t{from} * wide_;
-  uint32_t* b = clock_.data() + size_t{into} * wide_;
-  for (uint32_t c = 0; c < wide_; ++c) b[c] = std::max(a[c], b[c]);
-  const uint8_t* small_a = small_clock_.data() + size_t{from} * narrow_;
-  uint8_t* small_b = small_clock_.data() + size_t{into} * narrow_;
-  for (uint32_t c = 0; c < narrow_; ++c) {
-    small_b[c] = std::max(small_a[c], small_b[c]);
+  const uint32_t* a = clock_.data() + size_t{from} * streams_;
+  uint32_t* b = clock_.data() + size_t{into} * streams_;
+  for (uint32_t s = 0; s < streams_; ++s) b[s] = std::max(a[s], b[s]);
+}
+
+void HappensBefore::FollowLoose(std::vector<Edge> edges) {
+  std::sort(edges.begin(), edges.end());
+  next_begin_.assign(index_.size() + 1, 0);
+  entry_.assign(index_.size() * size_t{streams_}, kNever);
+  next_.reserve(edges.size());
+  for (const auto& [from, to] : edges) {
+    ++next_begin_[from + 1];
+    next_.push_back(to);
+  }
+  std::partial_sum(next_begin_.begin(), next_begin_.end(), next_begin_.begin());
+  // Backwards: what follows an act has its entries by then.
+  for (auto act = order_.rbegin(); act != order_.rend(); ++act) {
+    const uint32_t from = Node(*act);
+    uint32_t* entry = entry_.data() + size_t{from} * streams_;
+    for (uint32_t to : Next(from)) {
+      const uint32_t stream = StreamOf(to);
+      if (stream != kLoose) {
+        entry[stream] = std::min(entry[stream], position_[to]);
+        continue;
+      }
+      const uint32_t* later = entry_.data() + size_t{to} * streams_;
+      for (uint32_t s = 0; s < streams_; ++s) {
+        entry[s] = std::min(entry[s], later[s]);
+      }
+    }
   }
 }
 
 bool HappensBefore::Before(ActRef a, ActRef b) const {
-  if (a == b) return false;
-  const uint32_t position = position_[Node(a)];
-  const uint32_t component = component_[a.actor];
-  if (component < wide_) {
-    return clock_[size_t{Node(b)} * wide_ + component] >= position;
+  if (a.actor == b.actor) return a.act < b.act;
+  const uint32_t from = Node(a), to = Node(b);
+  if (index_[from] > index_[to]) return false;
+  const uint32_t* reached = clock_.data() + size_t{to} * streams_;
+  if (const uint32_t stream = stream_[a.actor]; stream != kLoose) {
+    return reached[stream] >= position_[from];
   }
-  return small_clock_[size_t{Node(b)} * narrow_ + component - wide_] >=
-         position;
+  const uint32_t* entry = entry_.data() + size_t{from} * streams_;
+  for (uint32_t s = 0; s < streams_; ++s) {
+    if (entry[s] <= reached[s]) return true;
+  }
+  return stream_[b.actor] == kLoose && LooselyBefore(from, to);
+}
+
+bool HappensBefore::LooselyBefore(uint32_t from, uint32_t to) const {
+  std::vector<uint32_t> open = {from};
+  absl::flat_hash_set<uint32_t> seen;
+  while (!open.empty()) {
+    const uint32_t at = open.back();
+    open.pop_back();
+    for (uint32_t next : Next(at)) {
+      if (next == to) return true;
+      if (StreamOf(next) == kLoose && index_[next] < index_[to] &&
+          seen.insert(next).second) {
+        open.push_back(next);
+      }
+    }
+  }
+  return false;
 }
 
 LiveRanges::LiveRanges(const actor::TableSpec& spec, const HappensBefore& hb)

@@ -5,8 +5,13 @@
 // that sends it is done. What sources, sinks, sends and receives do is in no
 // stream's order, even where their launch is (actor::KindRow::late). The
 // relation is computed over the acts of a few periods, laid out one after
-// another, with one vector clock per act: one component for each ordered
-// stream, one for each actor whose work is in no such order.
+// another.
+//
+// Each act has a vector clock with one component for each ordered stream: how
+// many of the stream's acts are done before it. The other actors are loose, and
+// there may be thousands (a program that saves has one for each tensor): what
+// comes after one of their acts is known by the first act of each stream that
+// follows it without another stream in between.
 //
 //   HappensBefore hb = ...Create(spec, HappensBefore::PeriodsFor(spec));
 //   hb.Before({reader, 3}, {writer, 4});   // actor, act counted from 0
@@ -14,7 +19,7 @@
 // LiveRanges says, on top of it, whether two copies of registers are ever live
 // together, which is what the memory planner and the plan checker ask.
 //
-// Cost: acts x components in time and bytes. Threading: immutable once
+// Cost: acts x ordered streams, in time and bytes. Threading: immutable once
 // created. Ownership: no reference to the spec is kept; LiveRanges borrows the
 // relation.
 #ifndef WEFT_COMPILER_CHECK_HAPPENS_BEFORE_H_
@@ -64,23 +69,38 @@ class HappensBefore {
  private:
   HappensBefore() = default;
 
+  // Of nodes: the second waits for the first.
+  using Edge = std::pair<uint32_t, uint32_t>;
+  static constexpr uint32_t kLoose = ~uint32_t{0};
+  static constexpr uint32_t kNever = ~uint32_t{0};
+
   uint32_t Node(ActRef a) const { return first_[a.actor] + a.act; }
-  // An ordered stream is one component; an actor elsewhere, or whose work is
-  // not in its stream's order, another.
-  void MakeComponents(const actor::TableSpec& spec,
-                      const actor::ActorTable& table);
+  uint32_t StreamOf(uint32_t node) const {
+    return stream_[order_[index_[node]].actor];
+  }
+  // What waits for a loose act.
+  absl::Span<const uint32_t> Next(uint32_t node) const {
+    return absl::MakeConstSpan(next_).subspan(
+        next_begin_[node], next_begin_[node + 1] - next_begin_[node]);
+  }
+  void FindStreams(const actor::TableSpec& spec,
+                   const actor::ActorTable& table);
   void Join(uint32_t from, uint32_t into);
+  void FollowLoose(std::vector<Edge> edges);
+  // By loose acts alone.
+  bool LooselyBefore(uint32_t from, uint32_t to) const;
 
   uint32_t periods_ = 0;
-  // A program that saves thousands of tensors has as many sinks, each a
-  // component of a few acts: bytes count those.
-  uint32_t wide_ = 0, narrow_ = 0;    // components of many acts, of few
-  std::vector<uint32_t> acts_;        // by actor
-  std::vector<uint32_t> first_;       // node of an actor's act 0
-  std::vector<uint32_t> component_;   // by actor; from wide_ on: narrow
-  std::vector<uint32_t> position_;    // by node: 1 + index in its component
-  std::vector<uint32_t> clock_;       // by node x wide component
-  std::vector<uint8_t> small_clock_;  // by node x narrow component
+  uint32_t streams_ = 0;            // ordered ones that have acts
+  std::vector<uint32_t> acts_;      // by actor
+  std::vector<uint32_t> first_;     // node of an actor's act 0
+  std::vector<uint32_t> stream_;    // by actor: below streams_, or kLoose
+  std::vector<uint32_t> index_;     // by node: in order_
+  std::vector<uint32_t> position_;  // by node: 1 + index in its stream
+  std::vector<uint32_t> clock_;     // by node x stream
+  std::vector<uint32_t> entry_;     // by node x stream: position, of loose ones
+  std::vector<uint32_t> next_;      // nodes, by node from next_begin_ on
+  std::vector<uint32_t> next_begin_;
   std::vector<ActRef> order_;
 };
 
