@@ -75,23 +75,57 @@ class Explainer {
       for (uint32_t t = 0; t < view_.num_tasks(); ++t) FindMention(t);
     }
     if (!out_.empty()) return out_;
+    const std::string hint = DidYouMean(name_, {names_.begin(), names_.end()});
     return MakeError(
         ErrorCode::kBadValue,
-        absl::StrCat("program '", plan_.program(), "' has no node '", name_,
-                     "'", DidYouMean(name_, {names_.begin(), names_.end()})));
+        absl::StrCat(
+            "program '", plan_.program(), "' has no node '", name_, "'",
+            hint.empty() ? absl::StrCat("; it has ", Outermost()) : hint));
+  }
+
+  // For who asked for no node.
+  absl::Status Missing() {
+    for (uint32_t t = 0; t < view_.num_tasks(); ++t) ExplainTask(t);
+    return MakeError(
+        ErrorCode::kBadValue,
+        absl::StrCat("which node? Program '", plan_.program(), "' has ",
+                     Outermost(), "; name one of them, or a node in it"));
   }
 
  private:
+  // A node's name, and the scopes that it lies in.
+  void AddName(const std::string& name) {
+    names_.insert(name);
+    for (size_t at = name.rfind('/'); at != std::string::npos && at > 0;
+         at = name.rfind('/', at - 1)) {
+      if (!names_.insert(name.substr(0, at)).second) return;
+    }
+  }
+
+  // Nodes in no scope, and the outermost scopes: a few of them.
+  std::string Outermost() const {
+    constexpr size_t kShown = 20;
+    std::vector<std::string> names;
+    for (const std::string& name : names_) {
+      if (!absl::StrContains(name, '/')) names.push_back(name);
+    }
+    if (names.empty()) return "no nodes";
+    if (names.size() <= kShown) return absl::StrJoin(names, ", ");
+    const size_t more = names.size() - kShown;
+    names.resize(kShown);
+    return absl::StrCat(absl::StrJoin(names, ", "), " and ", more, " more");
+  }
+
   void ExplainTask(uint32_t t) {
     const Task& task = view_.task(t);
-    names_.insert(task.name());
+    AddName(task.name());
     const bool kernels = task.kind() == Task::COMPUTE && task.ops_size() > 0;
     if (!kernels) {
       if (Names(name_, task.name())) ExplainActor(t);
       return;
     }
     for (int i = 0; i < task.ops_size(); ++i) {
-      names_.insert(task.ops(i).node());
+      AddName(task.ops(i).node());
       if (Names(name_, task.ops(i).node())) ExplainOp(t, i);
     }
     if (task.ops_size() > 1 && task.name() == name_) ExplainActor(t);
@@ -229,7 +263,7 @@ class Explainer {
   const plan::PlanView& view_;
   const plan::Plan& plan_;
   const std::string name_;
-  std::set<std::string> names_;
+  std::set<std::string> names_;  // of nodes and scopes
   std::string out_;
 };
 
@@ -237,10 +271,8 @@ class Explainer {
 
 absl::StatusOr<std::string> ExplainNode(const plan::Plan& plan,
                                         absl::string_view name) {
-  if (name.empty()) {
-    return MakeError(ErrorCode::kBadValue, "the name of a node is empty");
-  }
   WEFT_ASSIGN_OR_RETURN(plan::PlanView view, plan::PlanView::Create(&plan));
+  if (name.empty()) return Explainer(view, name).Missing();
   return Explainer(view, name).Run();
 }
 

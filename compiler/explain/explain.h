@@ -25,8 +25,8 @@
 
 namespace weft {
 
-// kBadValue with "did you mean" where nothing has that name; kBadPlan where the
-// plan is not well formed.
+// kBadValue where nothing has that name, with "did you mean" or what there is,
+// and for an empty one; kBadPlan where the plan is not well formed.
 absl::StatusOr<std::string> ExplainNode(const plan::Plan& plan,
                                         absl::string_view name);
 

@@ -74,7 +74,18 @@ TEST_F(ExplainTest, UnknownNameSuggestsTheNearest) {
   EXPECT_TRUE(IsError(text.status(), ErrorCode::kBadValue));
   EXPECT_THAT(std::string(text.status().message()),
               HasSubstr("did you mean 'fc1/product'"));
-  EXPECT_FALSE(ExplainNode(plan_, "").ok());
+  // A scope is a name as well.
+  EXPECT_THAT(Explain("fcl"), HasSubstr("did you mean 'fc1'"));
+}
+
+TEST_F(ExplainTest, SaysWhatThereIs) {
+  EXPECT_TRUE(IsError(ExplainNode(plan_, "").status(), ErrorCode::kBadValue));
+  for (const char* name : {"", "zebra"}) {
+    const std::string text = Explain(name);
+    EXPECT_THAT(text, HasSubstr("fc1, "));
+    EXPECT_THAT(text, HasSubstr("act"));
+    EXPECT_THAT(text, Not(HasSubstr("fc1/")));
+  }
 }
 
 }  // namespace
