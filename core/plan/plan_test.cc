@@ -163,6 +163,12 @@ constexpr BadCase kBadCases[] = {
        p->mutable_registers(0)->mutable_tensors(0)->set_dtype(88);
      },
      "unknown dtype 88"},
+    {"an unknown counter",
+     [](Plan* p) { p->mutable_tasks(0)->set_binding("counter:epoch"); },
+     "is bound to 'counter:epoch'; there are counter:micro"},
+    {"a counter of floats",
+     [](Plan* p) { p->mutable_tasks(0)->set_binding("counter:step"); },
+     "gives 'x/y', which is not i64[2]"},
     {"alias index", [](Plan* p) { p->mutable_registers(1)->set_alias_of(99); },
      "is 98, but there are only"},
     {"alias cycle", [](Plan* p) { p->mutable_registers(1)->set_alias_of(2); },

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/actor/message.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/plan/validate_ops.h"
+#include "core/types/dtype.h"
 
 namespace weft::plan {
 
@@ -320,6 +322,7 @@ class Validator {
     }
     switch (task.kind()) {
       case Task::SOURCE:
+        return CheckSource(task, name);
       case Task::SINK:
         if (task.binding().empty()) return Bad(name, " is bound to nothing");
         return absl::OkStatus();
@@ -332,6 +335,28 @@ class Validator {
       default:
         return absl::OkStatus();
     }
+  }
+
+  // Which data sources there are, the session knows; the counters are built in.
+  absl::Status CheckSource(const Task& task, const std::string& name) const {
+    const std::string& binding = task.binding();
+    if (binding.empty()) return Bad(name, " is bound to nothing");
+    if (!absl::StartsWith(binding, "counter:")) return absl::OkStatus();
+    if (binding != "counter:micro" && binding != "counter:step") {
+      return Bad(name, " is bound to '", binding,
+                 "'; there are counter:micro and counter:step");
+    }
+    for (const OutputPort& out : task.outputs()) {
+      for (const TensorDesc& t : plan_.registers(out.register_()).tensors()) {
+        if (static_cast<DType>(t.dtype()) == DType::kI64 &&
+            t.dims_size() == 1 && t.dims(0) == 2) {
+          continue;
+        }
+        return Bad(name, " is a counter, but gives '", t.value(),
+                   "', which is not i64[2]");
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckVariable(const Task& task, const std::string& name) const {
