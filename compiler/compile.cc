@@ -1,8 +1,12 @@
 #include "compiler/compile.h"
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "compiler/check/check.h"
 #include "compiler/emit/emit.h"
 #include "compiler/memory/registers.h"
@@ -18,6 +22,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/plan_file.h"
 #include "core/plan/print.h"
+#include "core/types/literal.h"
 
 namespace weft {
 namespace {
@@ -44,6 +49,45 @@ absl::Status CheckDevices(absl::Span<const plan::Device> devices) {
   return absl::OkStatus();
 }
 
+// The first of a constant's elements that is no position of `extent`; negative
+// ones count from the end.
+template <typename Index>
+std::optional<std::string> OutsideOf(absl::Span<const Index> indices,
+                                     int64_t extent) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] >= -extent && indices[i] < extent) continue;
+    return absl::StrCat("index ", indices[i], " (at position ", i, ")");
+  }
+  return std::nullopt;
+}
+
+// A kernel would meet it in the first step, and call it its own failure.
+absl::Status CheckConstantIndices(const Graph& graph) {
+  for (const Node* node : graph.Nodes()) {
+    const bool gather = node->Is(OpId::kGather);
+    if (!gather && !node->Is(OpId::kGatherGrad)) continue;
+    const Node* indices = graph.node(node->input(1));
+    if (!indices->Is(OpId::kConstant)) continue;
+    const OpView view = graph.View(*node);
+    const Shape& indexed = (gather ? view.input(0) : view.output(0)).shape;
+    int64_t axis = view.Int("axis");
+    if (axis < 0) axis += indexed.rank();
+    const int64_t extent = indexed.dim(axis);
+    const Literal& values = indices->attrs().Find("value")->tensor();
+    const std::optional<std::string> outside =
+        values.type().dtype == DType::kI32
+            ? OutsideOf(values.data<int32_t>(), extent)
+            : OutsideOf(values.data<int64_t>(), extent);
+    if (!outside.has_value()) continue;
+    return view.Error(
+        ErrorCode::kIndexRange,
+        absl::StrCat(*outside, " of '", graph.ValueName(node->input(1)),
+                     "' is outside of axis ", axis, " of ", indexed.ToString(),
+                     ", which has ", extent, " elements"));
+  }
+  return absl::OkStatus();
+}
+
 void Dump(const CompileOptions& options, absl::string_view step,
           absl::string_view text) {
   if (options.dump) options.dump(step, text);
@@ -57,6 +101,7 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
                                    CapabilityOracle& oracle) {
   WEFT_RETURN_IF_ERROR(CheckDevices(options.devices));
   WEFT_RETURN_IF_ERROR(VerifyGraph(graph));
+  WEFT_RETURN_IF_ERROR(CheckConstantIndices(graph));
   CapabilityCache cache(&oracle);
 
   PlacementOptions placing;

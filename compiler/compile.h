@@ -65,8 +65,9 @@ struct CompileOptions {
   std::function<void(absl::string_view step, absl::string_view text)> dump;
 };
 
-// Errors: kBadGraph, kNoKernel (names op, node and devices), kDeviceNotFound,
-// kBadPlan and kPlanRefuted for defects of the compiler itself.
+// Errors: kBadGraph, kIndexRange (a constant index that no axis has), kNoKernel
+// (names op, node and devices), kDeviceNotFound, kBadPlan and kPlanRefuted for
+// defects of the compiler itself.
 absl::StatusOr<plan::Plan> Compile(const Graph& graph,
                                    const CompileOptions& options,
                                    const StateLayout& state,

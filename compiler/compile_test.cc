@@ -448,6 +448,46 @@ TEST(CompileTest, ImpossibleOrderNamesTheNodes) {
   EXPECT_TRUE(absl::StrContains(plan.status().message(), "'ub'"));
 }
 
+TEST(CompileTest, ConstantIndicesLieInTheirAxis) {
+  auto compile = [](absl::string_view index, absl::string_view axis) {
+    FakeOracle oracle;
+    return Compile(Parse(absl::StrCat(R"(graph "g" {
+      %x = weft.Variable() {dtype: f32, shape: [2, 3]}
+      %i = Constant() {value: tensor()",
+                                      index, R"()}
+      %g = Gather(%x, %i) {axis: )",
+                                      axis, R"(}
+      %o = weft.Output(%g) {name: "o"}
+    })")),
+                   HostOptions(1), oracle)
+        .status();
+  };
+  for (const char* good : {"i64[2], [0, 1]", "i32[2], [-2, -1]"}) {
+    EXPECT_EQ(compile(good, "0"), absl::OkStatus()) << good;
+  }
+  EXPECT_EQ(compile("i64[1], [2]", "1"), absl::OkStatus());
+  for (const char* bad : {"i64[2], [1, 2]", "i32[2], [0, 2]", "i64[2], [0, -3]",
+                          "i64[2], [0, -9223372036854775808]"}) {
+    const absl::Status status = compile(bad, "-2");
+    EXPECT_TRUE(IsError(status, ErrorCode::kIndexRange)) << bad << status;
+    for (const char* text : {"'g' (Gather)", "(at position 1) of 'i'",
+                             "axis 0 of [2,3]", "2 elements"}) {
+      EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
+    }
+  }
+  // The gradient's indices are those of the gathered tensor.
+  FakeOracle oracle;
+  const absl::Status gradient = Compile(Parse(R"(graph "g" {
+    %x = weft.Variable() {dtype: f32, shape: [1, 3]}
+    %i = Constant() {value: tensor(i64[1], [4])}
+    %g = weft.GatherGrad(%x, %i) {axis: 0, input_shape: [4, 3]}
+    %o = weft.Output(%g) {name: "o"}
+  })"),
+                                        HostOptions(1), oracle)
+                                    .status();
+  EXPECT_TRUE(IsError(gradient, ErrorCode::kIndexRange)) << gradient;
+}
+
 TEST(CompileTest, KernelsThatReadNothingArePaced) {
   FakeOracle oracle;
   Plan plan = MustCompile(Parse(R"(graph "g" {
