@@ -8,7 +8,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -131,19 +130,45 @@ absl::Status CheckRoles(const Plugin& plugin, uint32_t roles,
   return absl::OkStatus();
 }
 
-// Adds what `dir` holds, files before subdirectories, both by name.
-void ListDir(const std::string& dir, std::vector<std::string>* paths) {
-  absl::StatusOr<std::vector<std::string>> names = RealOs().List(dir);
-  if (!names.ok()) return;  // a directory that is not there holds nothing
+// Adds what `dir` holds, files before subdirectories, both by name. An error
+// says what is wrong with the directory; files are added all the same, since
+// Load() looks at them and refuses them.
+absl::Status ListDir(const PluginDir& dir, std::vector<std::string>* paths) {
+  absl::StatusOr<std::vector<std::string>> names = RealOs().List(dir.path);
+  if (!names.ok()) {
+    return MakeError(ErrorCode::kPluginNotFound, names.status().message());
+  }
   for (const std::string& name : *names) {
     if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, kSuffix)) {
-      paths->push_back(JoinPath(dir, name));
+      paths->push_back(JoinPath(dir.path, name));
     }
   }
   for (const std::string& name : *names) {
-    const std::string path = JoinPath(JoinPath(dir, name), FileOf(name));
+    const std::string path = JoinPath(JoinPath(dir.path, name), FileOf(name));
     if (RealOs().Exists(path)) paths->push_back(path);
   }
+  WEFT_RETURN_IF_ERROR(CheckTrustedDirectory(dir.path, dir.policy));
+  if (!paths->empty()) return absl::OkStatus();
+  return MakeError(
+      ErrorCode::kPluginNotFound,
+      absl::StrCat("'", dir.path, "': holds no plugin (", FileOf("NAME"),
+                   " or NAME/", FileOf("NAME"), ")"));
+}
+
+PluginCandidate Inspect(const std::string& path, const PathPolicy& policy) {
+  InspectedFile file;
+  PluginCandidate c;
+  c.verdict = InspectPlugin(path, /*needs_manifest=*/true, policy, &file);
+  c.name = file.name;
+  c.path = path;
+  c.sha256 = file.sha256;
+  if (file.elf.note.has_value()) {
+    c.abi_major = file.elf.note->abi_major;
+    c.abi_minor = file.elf.note->abi_minor;
+    c.roles = file.elf.note->roles;
+    c.isa = file.elf.note->isa;
+  }
+  return c;
 }
 
 }  // namespace
@@ -191,34 +216,23 @@ absl::StatusOr<const Plugin*> Plugin::Adopt(weft_plugin_query_fn query,
 
 std::vector<PluginCandidate> ListPlugins(const LoadOptions& options) {
   std::vector<PluginCandidate> candidates;
-  std::set<std::string> taken;
+  std::map<std::string, const PluginCandidate> first;  // by name
   for (const PluginDir& dir : SearchDirs(options)) {
+    std::vector<std::string> paths;
     absl::Status checked = CheckDir(dir.path);
+    if (checked.ok()) checked = ListDir(dir, &paths);
     if (!checked.ok()) {
       PluginCandidate refused;
       refused.path = dir.path;
-      refused.reason = std::string(checked.message());
+      refused.verdict = std::move(checked);
       candidates.push_back(std::move(refused));
-      continue;
     }
-    std::vector<std::string> paths;
-    ListDir(dir.path, &paths);
     for (const std::string& path : paths) {
-      InspectedFile file;
-      absl::Status status =
-          InspectPlugin(path, /*needs_manifest=*/true, dir.policy, &file);
-      PluginCandidate c;
-      c.name = file.name;
-      c.path = path;
-      c.sha256 = file.sha256;
-      c.usable = status.ok();
-      c.shadowed = !taken.insert(c.name).second;
-      c.reason = status.ok() ? "ok" : std::string(status.message());
-      if (file.elf.note.has_value()) {
-        c.abi_major = file.elf.note->abi_major;
-        c.abi_minor = file.elf.note->abi_minor;
-        c.roles = file.elf.note->roles;
-        c.isa = file.elf.note->isa;
+      PluginCandidate c = Inspect(path, dir.policy);
+      const auto& [it, is_first] = first.emplace(c.name, c);
+      if (!is_first) {
+        c.hidden_by = it->second.path;
+        c.hidden_by_refused = !it->second.verdict.ok();
       }
       candidates.push_back(std::move(c));
     }

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/os.h"
@@ -200,9 +202,16 @@ TEST_F(LoaderTest, EachDirectoryHasItsOwnRules) {
   setenv("WEFT_PLUGIN_PATH", dir_.c_str(), 1);
   ExpectError("null", ErrorCode::kPluginRefused, "writable by others");
   std::vector<PluginCandidate> all = ListPlugins(options_);
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_FALSE(all[0].usable);
-  EXPECT_TRUE(all[1].usable) << all[1].reason;
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_TRUE(all[0].is_directory());
+  EXPECT_TRUE(IsError(all[0].verdict, ErrorCode::kPluginRefused));
+  EXPECT_NE(all[0].verdict.message().find("mode 1777"), std::string::npos);
+  EXPECT_FALSE(all[1].usable());
+  // Good, but none of this name is loaded.
+  EXPECT_EQ(all[2].verdict, absl::OkStatus());
+  EXPECT_FALSE(all[2].usable());
+  EXPECT_EQ(all[2].hidden_by, all[1].path);
+  EXPECT_TRUE(all[2].hidden_by_refused);
   unsetenv("WEFT_PLUGIN_PATH");
 }
 
@@ -321,19 +330,42 @@ TEST_F(LoaderTest, ListSaysWhy) {
   setenv("WEFT_PLUGIN_PATH", "relative", 1);
   std::vector<PluginCandidate> list = ListPlugins(options_);
   ASSERT_EQ(list.size(), 4u);
-  EXPECT_NE(list[0].reason.find("not absolute"), std::string::npos);
+  EXPECT_TRUE(list[0].is_directory());
+  EXPECT_NE(list[0].verdict.message().find("not absolute"), std::string::npos);
   EXPECT_EQ(list[1].name, "broken");
-  EXPECT_FALSE(list[1].usable);
-  EXPECT_NE(list[1].reason.find("too short"), std::string::npos);
+  EXPECT_FALSE(list[1].usable());
+  EXPECT_NE(list[1].verdict.message().find("too short"), std::string::npos);
   EXPECT_EQ(list[1].sha256.size(), 64u);
   EXPECT_EQ(list[2].name, "null");
-  EXPECT_TRUE(list[2].usable);
-  EXPECT_FALSE(list[2].shadowed);
-  EXPECT_EQ(list[2].reason, "ok");
+  EXPECT_TRUE(list[2].usable()) << list[2].verdict;
+  EXPECT_EQ(list[2].hidden_by, "");
   EXPECT_EQ(list[2].abi_major, WEFT_ABI_MAJOR);
   EXPECT_EQ(list[2].roles, 0b11110u);
-  EXPECT_FALSE(list[3].usable) << "no manifest beside it";
-  EXPECT_TRUE(list[3].shadowed);
+  EXPECT_FALSE(list[3].usable());
+  EXPECT_FALSE(list[3].verdict.ok()) << "no manifest beside it";
+  EXPECT_EQ(list[3].hidden_by, list[2].path);
+  EXPECT_FALSE(list[3].hidden_by_refused);
+}
+
+TEST_F(LoaderTest, ListNamesDirectoriesThatGiveNothing) {
+  const std::string file = Write("notes.txt", "nothing");
+  const std::string missing = dir_ + "/missing";
+  setenv("WEFT_PLUGIN_PATH", (missing + ":" + file).c_str(), 1);
+  const std::vector<PluginCandidate> list = ListPlugins(options_);
+  unsetenv("WEFT_PLUGIN_PATH");
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {missing, "No such file"},
+      {file, "Not a directory"},
+      {dir_, "holds no plugin"}};
+  ASSERT_EQ(list.size(), expected.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    EXPECT_TRUE(list[i].is_directory());
+    EXPECT_FALSE(list[i].usable());
+    EXPECT_EQ(list[i].path, expected[i].first);
+    EXPECT_NE(list[i].verdict.message().find(expected[i].second),
+              std::string::npos)
+        << list[i].verdict;
+  }
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plugins/abi/weft_plugin.h"
@@ -52,18 +53,24 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> options;
 };
 
-// A file that Load() would look at, for `weft plugin list --explain`.
+// A file that Load() would look at, for `weft plugin list --explain`; or a
+// directory of the search path that nothing, or nothing usable, can come from.
 struct PluginCandidate {
-  std::string name;       // "cpu"
-  std::string path;       // as found
-  bool usable = false;    // all checks short of running its code passed
-  bool shadowed = false;  // an earlier file of the same name is taken
-  std::string reason;     // the refusal's message; "ok" where usable
-  std::string sha256;     // hex; empty where the file could not be read
+  std::string name;      // "cpu"; empty for a directory
+  std::string path;      // as found
+  absl::Status verdict;  // OK: all checks short of running its code passed
+  // The file that Load() takes for this name instead, and whether that one is
+  // refused, so that none is loaded. Empty: this one comes first.
+  std::string hidden_by;
+  bool hidden_by_refused = false;
+  std::string sha256;  // hex; empty where the file could not be read
   uint32_t abi_major = 0;
   uint32_t abi_minor = 0;
   uint32_t roles = 0;  // bit (section id)
   uint32_t isa = 0;    // WEFT_ISA_*
+
+  bool is_directory() const { return name.empty(); }
+  bool usable() const { return verdict.ok() && hidden_by.empty(); }
 };
 
 class Plugin {
@@ -132,7 +139,9 @@ class Plugin {
   HostServices* services_ = nullptr;  // never deleted: the plugin has it
 };
 
-// Every file in the search path, in search order, with a verdict. Runs none.
+// Every file in the search path, in search order, with a verdict; before the
+// files of a directory, the directory itself where something is wrong with it.
+// Runs none.
 std::vector<PluginCandidate> ListPlugins(const LoadOptions& options = {});
 
 // Slot `field` of a size-prefixed table: null where the table is too short.

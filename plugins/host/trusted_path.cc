@@ -58,6 +58,15 @@ absl::Status CheckOne(const std::string& path, uid_t root, bool is_file,
                                        st.st_mode & 07777));
 }
 
+// Checks `at`, a directory, and all above it.
+absl::Status CheckUpwards(std::string at, uid_t root,
+                          const PathPolicy& policy) {
+  for (;; at = ParentOf(at)) {
+    WEFT_RETURN_IF_ERROR(CheckOne(at, root, /*is_file=*/false, policy));
+    if (at == "/") return absl::OkStatus();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> TrustedPath(const std::string& path,
@@ -74,12 +83,19 @@ absl::StatusOr<std::string> TrustedPath(const std::string& path,
   struct stat top;
   if (lstat("/", &top) != 0) return Refused("/", strerror(errno));
   WEFT_RETURN_IF_ERROR(CheckOne(real, top.st_uid, /*is_file=*/true, policy));
-  std::string at = real;
-  while (at != "/") {
-    at = ParentOf(at);
-    WEFT_RETURN_IF_ERROR(CheckOne(at, top.st_uid, /*is_file=*/false, policy));
-  }
+  WEFT_RETURN_IF_ERROR(CheckUpwards(ParentOf(real), top.st_uid, policy));
   return real;
+}
+
+absl::Status CheckTrustedDirectory(const std::string& path,
+                                   const PathPolicy& policy) {
+  WEFT_ASSIGN_OR_RETURN(const std::string real, Canonical(path));
+  struct stat st, top;
+  if (lstat("/", &top) != 0) return Refused("/", strerror(errno));
+  if (lstat(real.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) {
+    return Refused(path, "not a directory");
+  }
+  return CheckUpwards(real, top.st_uid, policy);
 }
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plugins/host/plugin.h"
 
@@ -22,6 +23,11 @@ namespace weft {
 // writable by others.
 absl::StatusOr<std::string> TrustedPath(const std::string& path,
                                         const PathPolicy& policy);
+
+// The same of a directory that plugins are looked for in: OK where what lies in
+// it may be trusted as far as its place goes.
+absl::Status CheckTrustedDirectory(const std::string& path,
+                                   const PathPolicy& policy);
 
 }  // namespace weft
 

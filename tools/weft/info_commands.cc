@@ -16,16 +16,30 @@
 namespace weft {
 namespace {
 
+// The verdict on a candidate, in full.
+std::string Verdict(const PluginCandidate& c) {
+  const std::string hidden =
+      c.hidden_by.empty()
+          ? ""
+          : absl::StrCat("; not looked at: ", c.hidden_by,
+                         " comes first and is ",
+                         c.hidden_by_refused ? "refused" : "used");
+  return absl::StrCat(c.verdict.ok() ? "ok" : c.verdict.message(), hidden);
+}
+
 absl::Status ListPluginFiles(bool explain) {
   int usable = 0;
   for (const PluginCandidate& c : ListPlugins(PluginLoadOptions())) {
-    if (!explain && (!c.usable || c.shadowed)) continue;
-    usable += c.usable && !c.shadowed;
-    std::printf("%-8s ABI %u.%u  %s\n", c.name.c_str(), c.abi_major,
-                c.abi_minor, c.path.c_str());
+    usable += c.usable();
+    if (!explain && !c.usable()) continue;
+    if (c.is_directory()) {
+      std::printf("folder   %s\n", c.path.c_str());
+    } else {
+      std::printf("%-8s ABI %u.%u  %s\n", c.name.c_str(), c.abi_major,
+                  c.abi_minor, c.path.c_str());
+    }
     if (!explain) continue;
-    std::printf("         %s%s\n", c.reason.c_str(),
-                c.shadowed ? "; an earlier one of this name is used" : "");
+    std::printf("         %s\n", Verdict(c).c_str());
     if (!c.sha256.empty())
       std::printf("         sha256 %s\n", c.sha256.c_str());
   }
@@ -88,8 +102,12 @@ absl::Status Doctor(const CommandContext& context) {
     if (first.ok()) first = s;
   };
   for (const PluginCandidate& c : ListPlugins(PluginLoadOptions())) {
-    if (!c.usable || c.shadowed) continue;
-    keep(Report(absl::StrCat("device ", c.name), CheckDevice(c.name), c.path));
+    if (c.is_directory()) {
+      keep(Report("plugin folder", c.verdict, c.path));
+    } else if (c.hidden_by.empty()) {
+      keep(Report(absl::StrCat("device ", c.name),
+                  c.usable() ? CheckDevice(c.name) : c.verdict, c.path));
+    }
   }
   std::string runs =
       UserPath(context.env, context.env.Get("WEFT_RUNS_DIR").value_or("runs"));
