@@ -193,14 +193,16 @@ void DeleteOld(Os& os, const std::string& root, const std::string& just_saved,
       os.RemoveAll(JoinPath(root, name)).IgnoreError();
     }
   }
-  const std::vector<Saved> all = BySaving(os, root, *names);
   absl::StatusOr<std::string> latest =
       os.ReadFile(JoinPath(root, kLatestFile), kMaxTextFile);
-  // Without the order, nothing is known to be old.
   if (!latest.ok()) return;
-  for (const Saved& saved : all) {
-    if (!saved.number.has_value()) return;
-  }
+  // One that cannot be read may be the last one: it is not known to be old, and
+  // takes nobody's place among those that are kept.
+  std::vector<Saved> all = BySaving(os, root, *names);
+  all.erase(std::remove_if(
+                all.begin(), all.end(),
+                [](const Saved& saved) { return !saved.number.has_value(); }),
+            all.end());
   const uint64_t kept = std::max<uint64_t>(keep, 2);
   for (size_t i = 0; i < all.size() && kept < all.size() - i; ++i) {
     const std::string& name = all[i].name;

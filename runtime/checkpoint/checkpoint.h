@@ -39,8 +39,8 @@ struct StateTensor {
 
 // Writes the checkpoint of `state.step()` into `run_dir`/ckpt and deletes all
 // but this one and those saved just before it, `keep` (at least 2) together;
-// the order is that of saving, whatever their steps. Deletes none while the
-// state file of one cannot be read: it might be the newest. Sweeps up what a
+// the order is that of saving, whatever their steps. One whose state file
+// cannot be read may be the newest: it stays, beside those. Sweeps up what a
 // killed save left. Returns its directory.
 absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
                                  const TrainState& state,

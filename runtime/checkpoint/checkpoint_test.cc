@@ -84,7 +84,7 @@ TEST_F(CheckpointTest, ARunThatWentBackKeepsWhatItSaves) {
   EXPECT_EQ(Load(RealOs(), run_)->state.step(), 13u);
 }
 
-// Where the order of saving cannot be read, nothing is old.
+// What cannot be read, nobody knows to be old.
 TEST_F(CheckpointTest, ASaveDeletesNothingWhoseOrderItCannotRead) {
   for (uint64_t step : {10, 20, 30}) ASSERT_TRUE(SaveAt(step).ok());
   FaultyOs os(RealOs());
@@ -105,6 +105,28 @@ TEST_F(CheckpointTest, ASaveDeletesNothingWhoseOrderItCannotRead) {
   EXPECT_THAT(
       RealOs().List(JoinPath(run_, "ckpt")).value(),
       ElementsAre("latest", "step_00000004", "step_00000005", "step_00000006"));
+}
+
+// A damaged one stays, and the others are deleted as if it were not there.
+TEST_F(CheckpointTest, DeletionGoesOnAroundWhatIsDamaged) {
+  for (uint64_t step : {10, 20, 30}) ASSERT_TRUE(SaveAt(step).ok());
+  const std::string root = JoinPath(run_, "ckpt");
+  ASSERT_TRUE(WriteFileAtomically(RealOs(),
+                                  JoinPath(root,
+                                           "step_00000020/"
+                                           "train_state.txtpb"),
+                                  "damaged {")
+                  .ok());
+  ASSERT_TRUE(SaveAt(40, 2).ok());
+  EXPECT_THAT(
+      RealOs().List(root).value(),
+      ElementsAre("latest", "step_00000020", "step_00000030", "step_00000040"));
+  // With a step below all of them, too.
+  ASSERT_TRUE(SaveAt(5, 2).ok());
+  EXPECT_THAT(
+      RealOs().List(root).value(),
+      ElementsAre("latest", "step_00000005", "step_00000020", "step_00000040"));
+  EXPECT_EQ(Load(RealOs(), run_)->state.step(), 5u);
 }
 
 TEST_F(CheckpointTest, ADamagedNumberNeverMakesTheNewestOld) {
