@@ -131,6 +131,11 @@ void WriteHolder(int fd) {
   if (pwrite(fd, text.data(), text.size(), 0) < 0) return;
 }
 
+absl::Status LargerThan(const std::string& path, uint64_t max_bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("'", path, "' is larger than ", max_bytes, " bytes"));
+}
+
 class PosixOs : public Os {
  public:
   absl::StatusOr<std::string> ReadFile(const std::string& path,
@@ -145,8 +150,12 @@ class PosixOs : public Os {
       return absl::FailedPreconditionError(
           absl::StrCat("cannot read '", path, "': not a regular file"));
     }
+    // A sparse file takes no place on the disk, but all of it in memory.
+    if (static_cast<uint64_t>(info.st_size) > max_bytes) {
+      return LargerThan(path, max_bytes);
+    }
     std::string out;
-    out.reserve(std::min<uint64_t>(info.st_size, max_bytes));
+    out.reserve(info.st_size);
     char buffer[1 << 16];
     for (;;) {
       ssize_t n = read(fd.get(), buffer, sizeof(buffer));
@@ -154,8 +163,7 @@ class PosixOs : public Os {
       if (n < 0) return FromErrno(errno, "read", path);
       if (n == 0) return out;
       if (out.size() + n > max_bytes) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("'", path, "' is larger than ", max_bytes, " bytes"));
+        return LargerThan(path, max_bytes);
       }
       out.append(buffer, n);
     }
@@ -207,6 +215,11 @@ class PosixOs : public Os {
     std::filesystem::remove_all(path, error);
     if (error) return FromErrno(error.value(), "remove", path);
     return absl::OkStatus();
+  }
+
+  absl::Status RemoveEmptyDirectory(const std::string& path) override {
+    if (rmdir(path.c_str()) == 0) return absl::OkStatus();
+    return FromErrno(errno, "remove directory", path);
   }
 
   absl::StatusOr<std::vector<std::string>> List(

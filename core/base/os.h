@@ -62,6 +62,8 @@ class Os {
   // Makes renames inside `path` durable.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
   virtual absl::Status RemoveAll(const std::string& path) = 0;
+  // FailedPrecondition where something is in it.
+  virtual absl::Status RemoveEmptyDirectory(const std::string& path) = 0;
   // Names without the path, sorted.
   virtual absl::StatusOr<std::vector<std::string>> List(
       const std::string& path) = 0;

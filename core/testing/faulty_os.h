@@ -80,6 +80,9 @@ class FaultyOs : public Os {
   absl::Status RemoveAll(const std::string& path) override {
     return base_.RemoveAll(path);
   }
+  absl::Status RemoveEmptyDirectory(const std::string& path) override {
+    return base_.RemoveEmptyDirectory(path);
+  }
   absl::StatusOr<std::vector<std::string>> List(
       const std::string& path) override {
     return base_.List(path);

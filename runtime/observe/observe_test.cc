@@ -196,6 +196,32 @@ TEST(RunDirectoryTest, NamesDoNotCollide) {
   EXPECT_TRUE(RealOs().Exists(a.File("errors")));
 }
 
+TEST(RunDirectoryTest, WhatIsDiscardedIsGone) {
+  FakeClock clock;
+  const std::string scratch = Scratch();
+  const std::string base = JoinPath(scratch, "above/base");
+  RunDirectory a = RunDirectory::Create(RealOs(), clock, base, "job").value();
+  RunDirectory b = RunDirectory::Create(RealOs(), clock, base, "job").value();
+  ASSERT_TRUE(a.Write("x", "y").ok());
+  a.Discard();
+  EXPECT_EQ(RealOs().List(base).value(),
+            std::vector<std::string>{b.path().substr(base.size() + 1)});
+  // One that was there before stays.
+  RunDirectory opened = RunDirectory::Open(RealOs(), a.path()).value();
+  EXPECT_FALSE(opened.is_new());
+  opened.Discard();
+  EXPECT_TRUE(RealOs().Exists(opened.path()));
+  // The folders that were made for one go with it.
+  const std::string deep = JoinPath(scratch, "deep");
+  RunDirectory c =
+      RunDirectory::Create(RealOs(), clock, JoinPath(deep, "er"), "job")
+          .value();
+  EXPECT_TRUE(c.is_new());
+  c.Discard();
+  EXPECT_FALSE(RealOs().Exists(deep));
+  EXPECT_TRUE(RealOs().Exists(scratch));
+}
+
 TEST(RunDirectoryTest, FailuresAreTyped) {
   FakeClock clock;
   std::string base = JoinPath(Scratch(), "file");

@@ -27,6 +27,17 @@ std::string Stamp(Clock& clock) {
   return text;
 }
 
+// `path` and the folders above it, as far up as they are not there.
+std::vector<std::string> Missing(Os& os, std::string path) {
+  std::vector<std::string> missing;
+  while (!path.empty() && !os.Exists(path)) {
+    missing.push_back(path);
+    const size_t slash = path.rfind('/');
+    path.resize(slash == std::string::npos ? 0 : slash);
+  }
+  return missing;
+}
+
 absl::Status Unwritable(const std::string& path, const absl::Status& cause) {
   return MakeError(
       ErrorCode::kUnwritableRunDir,
@@ -41,13 +52,15 @@ absl::StatusOr<RunDirectory> RunDirectory::Create(Os& os, Clock& clock,
   std::string stem = JoinPath(base, absl::StrCat(name, "-", Stamp(clock)));
   for (int i = 1;; ++i) {
     RunDirectory run(&os, i == 1 ? stem : absl::StrCat(stem, "-", i));
-    if (os.Exists(run.path())) continue;
-    WEFT_RETURN_IF_ERROR(run.MakeFolders());
-    absl::Status locked = run.Lock();
+    run.made_ = Missing(os, run.path());
+    if (run.made_.empty()) continue;
+    absl::Status made = run.MakeFolders();
+    if (made.ok()) made = run.Lock();
+    if (made.ok()) return run;
     // Another run took the same name at the same time.
-    if (IsError(locked, ErrorCode::kRunDirInUse)) continue;
-    WEFT_RETURN_IF_ERROR(locked);
-    return run;
+    if (IsError(made, ErrorCode::kRunDirInUse)) continue;
+    run.Discard();
+    return made;
   }
 }
 
@@ -57,6 +70,18 @@ absl::StatusOr<RunDirectory> RunDirectory::Open(Os& os,
   WEFT_RETURN_IF_ERROR(run.MakeFolders());
   WEFT_RETURN_IF_ERROR(run.Lock());
   return run;
+}
+
+void RunDirectory::Discard() {
+  if (made_.empty()) return;
+  // Out of the way first: another run may be about to take the name.
+  const std::string old = path_ + ".refused";
+  const bool moved = os_->Rename(path_, old).ok();
+  os_->RemoveAll(moved ? old : path_).IgnoreError();
+  for (size_t i = 1; i < made_.size(); ++i) {
+    // Somebody else has put something there meanwhile.
+    if (!os_->RemoveEmptyDirectory(made_[i]).ok()) return;
+  }
 }
 
 absl::Status RunDirectory::MakeFolders() {

@@ -8,7 +8,8 @@
 // while it lives. A file that a dead process left is no obstacle.
 //
 // A run that fails writes errors/rank_N.json: code, message, rank, host, step,
-// time, exit code; a launcher reads it to say what came first.
+// time, exit code; a launcher reads it to say what came first. One that is
+// refused before it begins leaves no directory (Discard).
 //
 // Threading: thread-compatible.
 #ifndef WEFT_RUNTIME_OBSERVE_RUN_DIRECTORY_H_
@@ -18,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -38,6 +40,14 @@ class RunDirectory {
   // working in it.
   static absl::StatusOr<RunDirectory> Open(Os& os, const std::string& path);
 
+  // Whether Create() made it.
+  bool is_new() const { return !made_.empty(); }
+
+  // Takes away all of a new one, and the folders above it that were made for
+  // it: of a run that was refused, before it began, nothing stays. Nothing may
+  // be written here afterwards.
+  void Discard();
+
   const std::string& path() const { return path_; }
   std::string File(absl::string_view name) const {
     return JoinPath(path_, name);
@@ -53,6 +63,8 @@ class RunDirectory {
 
   Os* os_;
   std::string path_;
+  // Of a new one: its own path, then those above it that were not there.
+  std::vector<std::string> made_;
   std::unique_ptr<FileLock> lock_;
 };
 

@@ -59,6 +59,9 @@ class UnsyncedOs : public Os {
   absl::Status RemoveAll(const std::string& path) override {
     return RealOs().RemoveAll(path);
   }
+  absl::Status RemoveEmptyDirectory(const std::string& path) override {
+    return RealOs().RemoveEmptyDirectory(path);
+  }
   absl::StatusOr<std::vector<std::string>> List(
       const std::string& path) override {
     return RealOs().List(path);
