@@ -1,12 +1,15 @@
 #include "tools/weft/memory_limit.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -15,8 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace weft {
 namespace {
@@ -104,12 +109,51 @@ void KeepGroups(Os& os, const std::string& mount, std::string path,
 
 std::thread::id g_catching_thread;
 
+// What the report of a thread without memory may take: files and their texts.
+// An allocator that cannot grow asks for a megabyte at once.
+constexpr size_t kSpareBytes = 4 << 20;
+
+struct Report {
+  Mutex mu;
+  std::function<void(const absl::Status&)> call WEFT_GUARDED_BY(mu);
+  void* spare WEFT_GUARDED_BY(mu) = MAP_FAILED;  // not touched: address space
+
+  void FreeSpare() WEFT_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (spare != MAP_FAILED) munmap(spare, kSpareBytes);
+    spare = MAP_FAILED;
+  }
+};
+Report& TheReport() {
+  static auto* report = new Report;
+  return *report;
+}
+
+constexpr absl::string_view kNoMemory =
+    "the system gave a thread no more memory";
+
+// Without allocating. What cannot be written is lost.
+void Say(absl::string_view text) {
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+}
+
 void OnNoMemory() {
   if (std::this_thread::get_id() == g_catching_thread) throw std::bad_alloc();
-  constexpr char kText[] =
-      "weft: error WEFT-3001: the system gave a thread no more memory\n"
-      "weft: see docs/errors/WEFT-3001.md\n";
-  if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) _exit(4);
+  // The first thread reports; what it needs for that may not be there either.
+  static std::atomic<bool> ending{false};
+  static std::atomic<std::thread::id> reporter;
+  if (ending.exchange(true)) {
+    if (reporter.load() == std::this_thread::get_id()) _exit(4);
+    for (;;) pause();
+  }
+  reporter.store(std::this_thread::get_id());
+  Say("weft: error WEFT-3001: ");
+  Say(kNoMemory);
+  Say("\nweft: see docs/errors/WEFT-3001.md\n");
+  Report& report = TheReport();
+  MutexLock lock(&report.mu);
+  if (report.call == nullptr) _exit(4);
+  report.FreeSpare();
+  report.call(MakeError(ErrorCode::kOutOfMemory, kNoMemory));
   _exit(4);
 }
 
@@ -172,6 +216,22 @@ absl::Status CatchOutOfMemory(const std::string& what,
     return MakeError(ErrorCode::kOutOfMemory,
                      absl::StrCat(what, ": the system gave no more memory"));
   }
+}
+
+ThreadMemoryReport::ThreadMemoryReport(
+    std::function<void(const absl::Status&)> report) {
+  Report& the = TheReport();
+  MutexLock lock(&the.mu);
+  the.call = std::move(report);
+  the.spare = mmap(nullptr, kSpareBytes, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+ThreadMemoryReport::~ThreadMemoryReport() {
+  Report& the = TheReport();
+  MutexLock lock(&the.mu);
+  the.call = nullptr;
+  the.FreeSpare();
 }
 
 void EndWhereThreadsGetNoMemory() {

@@ -46,6 +46,17 @@ absl::Status CatchOutOfMemory(const std::string& what,
 // who could catch.
 void EndWhereThreadsGetNoMemory();
 
+// While one lives, what it was made with is called before such an end of the
+// process, on the thread that got no memory and with a little memory set free
+// for it: the last words of a run. One at a time.
+class ThreadMemoryReport {
+ public:
+  explicit ThreadMemoryReport(std::function<void(const absl::Status&)> report);
+  ~ThreadMemoryReport();
+  ThreadMemoryReport(const ThreadMemoryReport&) = delete;
+  ThreadMemoryReport& operator=(const ThreadMemoryReport&) = delete;
+};
+
 }  // namespace weft
 
 #endif  // WEFT_TOOLS_WEFT_MEMORY_LIMIT_H_

@@ -2,8 +2,11 @@
 
 #include <cstdlib>
 #include <new>
+#include <string>
+#include <thread>
 
 #include "core/base/error.h"
+#include "core/base/os.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -92,6 +95,44 @@ TEST_F(MemoryLimitTest, AGroupOfVersionOne) {
 TEST_F(MemoryLimitTest, NoFilesNoLimit) {
   EXPECT_EQ(HostMemoryLimit(RealOs(), "/nowhere", "/nowhere", kNone).bytes,
             kNone);
+}
+
+// Without memory on a thread of its own.
+void Exhaust() {
+  EndWhereThreadsGetNoMemory();
+  std::thread([] {
+    volatile size_t most = ~size_t{0} >> 1;
+    ::operator delete(::operator new(most));
+  }).join();
+}
+
+TEST(ThreadMemoryReportDeathTest, AThreadsEndIsReported) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string path =
+      JoinPath(std::getenv("TEST_TMPDIR"), "last_words.txt");
+  EXPECT_EXIT(
+      {
+        const ThreadMemoryReport report([&path](const absl::Status& status) {
+          if (WriteFileAtomically(RealOs(), path, status.ToString()).ok()) {
+            return;
+          }
+        });
+        Exhaust();
+      },
+      ::testing::ExitedWithCode(4), "weft: error WEFT-3001: ");
+  EXPECT_THAT(RealOs().ReadFile(path, 9999).value_or(""),
+              HasSubstr("gave a thread no more memory"));
+  // A report that gets no memory itself is no way out.
+  EXPECT_EXIT(
+      {
+        const ThreadMemoryReport report([](const absl::Status&) {
+          volatile size_t most = ~size_t{0} >> 1;
+          ::operator delete(::operator new(most));
+        });
+        Exhaust();
+      },
+      ::testing::ExitedWithCode(4), "WEFT-3001");
+  EXPECT_EXIT(Exhaust(), ::testing::ExitedWithCode(4), "WEFT-3001");
 }
 
 TEST(CatchOutOfMemoryTest, WhatIsThrownBecomesAnError) {
