@@ -13,8 +13,9 @@ namespace {
 
 class Differentiator {
  public:
-  Differentiator(Graph* graph, absl::Span<const Value> wrt)
-      : graph_(graph), wrt_(wrt) {}
+  Differentiator(Graph* graph, absl::Span<const Value> wrt,
+                 const absl::flat_hash_set<Value>& recompute)
+      : graph_(graph), wrt_(wrt), recompute_(recompute) {}
 
   absl::StatusOr<std::vector<Value>> Run(Value loss);
 
@@ -22,6 +23,8 @@ class Differentiator {
   void FindDependents(const std::vector<const Node*>& order);
   absl::Status Visit(const Node& node);
   absl::Status Contribute(const Node& node, std::vector<Value> gradients);
+  absl::Status ReadAgain(int32_t first, int32_t after);
+  absl::StatusOr<Value> Again(Value v, int32_t after);
   GraphEmitter EmitterFor(const Node& node) const;
   bool IsDependent(Value v) const {
     return v.valid() && dependent_.contains(v);
@@ -32,6 +35,8 @@ class Differentiator {
   // Values that depend on one of wrt_ through floating point values.
   absl::flat_hash_set<Value> dependent_;
   absl::flat_hash_map<Value, Value> gradient_;
+  const absl::flat_hash_set<Value>& recompute_;
+  absl::flat_hash_map<Value, Value> again_;
 };
 
 void Differentiator::FindDependents(const std::vector<const Node*>& order) {
@@ -84,19 +89,56 @@ absl::StatusOr<std::vector<Value>> Differentiator::Run(Value loss) {
   return gradients;
 }
 
+// Nodes of a gradient, from `first` on, read the values of recompute_ as they
+// are made again after node `after`.
+absl::Status Differentiator::ReadAgain(int32_t first, int32_t after) {
+  const int32_t bound = graph_->id_bound();
+  for (int32_t id = first; id < bound && !recompute_.empty(); ++id) {
+    const int operands = static_cast<int>(graph_->node(id)->inputs().size());
+    for (int i = 0; i < operands; ++i) {
+      WEFT_ASSIGN_OR_RETURN(Value v, Again(graph_->node(id)->input(i), after));
+      WEFT_RETURN_IF_ERROR(graph_->SetInput(id, i, v));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// `v` where it is kept.
+absl::StatusOr<Value> Differentiator::Again(Value v, int32_t after) {
+  if (!recompute_.contains(v)) return v;
+  if (auto it = again_.find(v); it != again_.end()) return it->second;
+  const Node& node = *graph_->node(v);
+  std::vector<Value> inputs;
+  for (Value input : node.inputs()) {
+    WEFT_ASSIGN_OR_RETURN(Value made, Again(input, after));
+    inputs.push_back(made);
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      Node * again, graph_->Add(node.op(), absl::StrCat(node.name(), "/again"),
+                                inputs, node.attrs(), node.num_outputs()));
+  again->device = node.device;
+  again->stage = node.stage;
+  again->provenance = node.provenance;
+  again->provenance.push_back(absl::StrCat("recompute: ", node.name(),
+                                           ", made again for its gradient"));
+  graph_->AddControlInput(again->id(), after);
+  again_[v] = again->output(v.index);
+  return again_[v];
+}
+
 absl::Status Differentiator::Visit(const Node& node) {
   bool flows = std::any_of(node.inputs().begin(), node.inputs().end(),
                            [this](Value v) { return IsDependent(v); });
   if (!flows) return absl::OkStatus();
   std::vector<Value> outputs, output_grads;
-  bool any = false;
+  int32_t after = -1;  // what the gradient waits for
   for (int i = 0; i < node.num_outputs(); ++i) {
     outputs.push_back(node.output(i));
     auto it = gradient_.find(node.output(i));
     output_grads.push_back(it == gradient_.end() ? Value() : it->second);
-    any = any || output_grads.back().valid();
+    if (output_grads.back().valid()) after = output_grads.back().node;
   }
-  if (!any) return absl::OkStatus();
+  if (after < 0) return absl::OkStatus();
   if (!node.schema().gradient) {
     return MakeError(
         ErrorCode::kNoGradient,
@@ -104,12 +146,14 @@ absl::Status Differentiator::Visit(const Node& node) {
                      ") lies between the loss and what is trained, and its "
                      "operator has no gradient"));
   }
+  const int32_t first = graph_->id_bound();
   GraphEmitter emit = EmitterFor(node);
   OpView view = graph_->View(node);
   std::vector<Value> gradients = node.schema().gradient(
       GradientContext{view, node.inputs(), outputs, output_grads, emit});
   WEFT_RETURN_IF_ERROR(
       Annotate(emit.status(), absl::StrCat("gradient of '", node.name(), "'")));
+  WEFT_RETURN_IF_ERROR(ReadAgain(first, after));
   return Contribute(node, std::move(gradients));
 }
 
@@ -135,9 +179,10 @@ absl::Status Differentiator::Contribute(const Node& node,
 
 }  // namespace
 
-absl::StatusOr<std::vector<Value>> AddGradients(Graph* graph, Value loss,
-                                                absl::Span<const Value> wrt) {
-  return Differentiator(graph, wrt).Run(loss);
+absl::StatusOr<std::vector<Value>> AddGradients(
+    Graph* graph, Value loss, absl::Span<const Value> wrt,
+    const absl::flat_hash_set<Value>& recompute) {
+  return Differentiator(graph, wrt, recompute).Run(loss);
 }
 
 }  // namespace weft

@@ -18,12 +18,17 @@
 // The nodes made for node n are named "n/grad/<op>" and keep its device and
 // stage.
 //
+// Values in `recompute` are no operands of gradients: each is made once more
+// beside the first gradient that reads it, by a node "n/again" that waits for
+// what that gradient waits for (compiler/autodiff/recompute.h chooses them).
+//
 // Threading: thread-compatible.
 #ifndef WEFT_COMPILER_AUTODIFF_AUTODIFF_H_
 #define WEFT_COMPILER_AUTODIFF_AUTODIFF_H_
 
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/graph/graph.h"
@@ -35,8 +40,9 @@ namespace weft {
 // point scalar, kNoGradient (names node and op) where the path meets an op
 // without a rule. After an error the graph holds part of the new nodes: discard
 // it.
-absl::StatusOr<std::vector<Value>> AddGradients(Graph* graph, Value loss,
-                                                absl::Span<const Value> wrt);
+absl::StatusOr<std::vector<Value>> AddGradients(
+    Graph* graph, Value loss, absl::Span<const Value> wrt,
+    const absl::flat_hash_set<Value>& recompute = {});
 
 }  // namespace weft
 
