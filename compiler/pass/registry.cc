@@ -10,6 +10,7 @@
 #include "compiler/transforms/dce.h"
 #include "compiler/transforms/decompose.h"
 #include "compiler/transforms/fuse_elementwise.h"
+#include "compiler/transforms/mixed_precision.h"
 #include "compiler/transforms/pool_first.h"
 #include "compiler/transforms/set_mode.h"
 #include "core/base/error.h"
@@ -35,6 +36,8 @@ constexpr Entry kPasses[] = {
     {"decompose", "replace nodes by primitives", CreateDecomposePass},
     {"fuse_elementwise", "make regions of elementwise nodes one node",
      CreateFuseElementwisePass},
+    {"mixed_precision", "products in bf16, all else in f32",
+     CreateMixedPrecisionPass},
     {"pool_first", "take maxima before Relu", CreatePoolFirstPass},
     {"set_mode", "training or evaluation form of Dropout, BatchNormalization",
      CreateSetModePass},

@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/autodiff/autodiff.h"
+#include "compiler/autodiff/recompute.h"
 #include "compiler/training/optimizer.h"
 #include "compiler/transforms/accumulate.h"
+#include "compiler/transforms/mixed_precision.h"
 #include "compiler/transforms/pool_first.h"
 #include "compiler/transforms/set_mode.h"
 #include "core/base/error.h"
@@ -201,6 +204,11 @@ absl::Status AverageStatistics(Graph* graph, int micro_batches) {
   return absl::OkStatus();
 }
 
+absl::Status SetPrecision(Graph* graph, const TrainingSpec& spec) {
+  if (spec.compute == DType::kF32) return absl::OkStatus();
+  return MixedPrecision(graph, spec.compute).status();
+}
+
 std::vector<Node*> TrainableVariables(Graph* graph) {
   std::vector<Node*> out;
   for (Node* node : graph->Nodes()) {
@@ -211,6 +219,19 @@ std::vector<Node*> TrainableVariables(Graph* graph) {
     }
   }
   return out;
+}
+
+absl::StatusOr<std::vector<Value>> Differentiate(
+    Graph* graph, Value loss, const std::vector<Value>& parameters,
+    const TrainingSpec& spec) {
+  absl::flat_hash_set<Value> again;
+  if (spec.recompute > 0) {
+    Graph trial = graph->Clone();
+    const int32_t bound = trial.id_bound();
+    WEFT_RETURN_IF_ERROR(AddGradients(&trial, loss, parameters).status());
+    again = ChooseRecomputation(trial, bound, spec.recompute);
+  }
+  return AddGradients(graph, loss, parameters, again);
 }
 
 }  // namespace
@@ -229,11 +250,12 @@ absl::StatusOr<Graph> BuildTrainGraph(const Graph& model,
   WEFT_RETURN_IF_ERROR(PoolFirst(&graph).status());
   WEFT_RETURN_IF_ERROR(AverageStatistics(&graph, spec.micro_batches));
   WEFT_ASSIGN_OR_RETURN(BatchSums sums, AttachData(&graph, "train", spec));
+  WEFT_RETURN_IF_ERROR(SetPrecision(&graph, spec));
 
   std::vector<Value> parameters;
   for (Node* v : variables) parameters.push_back(v->output(0));
   WEFT_ASSIGN_OR_RETURN(std::vector<Value> gradients,
-                        AddGradients(&graph, sums.loss, parameters));
+                        Differentiate(&graph, sums.loss, parameters, spec));
   if (spec.micro_batches > 1) {
     std::vector<Value*> accumulated = {&sums.loss, &sums.weight};
     if (sums.correct.valid()) accumulated.push_back(&sums.correct);
@@ -269,6 +291,7 @@ absl::StatusOr<Graph> BuildEvalGraph(const Graph& model,
   TrainingSpec exact = spec;
   exact.label_smoothing = 0;
   WEFT_ASSIGN_OR_RETURN(BatchSums sums, AttachData(&graph, "eval", exact));
+  WEFT_RETURN_IF_ERROR(SetPrecision(&graph, spec));
   WEFT_RETURN_IF_ERROR(AddOutputs(&graph, sums, sums.loss));
   return graph;
 }

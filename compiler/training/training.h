@@ -82,7 +82,12 @@ struct TrainingSpec {
   DataSpec data;
   OptimizerSpec optimizer;
   double label_smoothing = 0;
+  // Of products: f32, or a 16-bit format (compiler/transforms/mixed_precision).
+  DType compute = DType::kF32;
   int micro_batches = 1;
+  // Percent of a step's time for values that are computed again instead of kept
+  // (compiler/autodiff/recompute.h).
+  double recompute = 0;
   uint64_t seed = 0;
 };
 

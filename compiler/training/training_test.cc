@@ -282,6 +282,34 @@ TEST(TrainingTest, DropoutAndBatchNormTrain) {
   }
 }
 
+// Master weights, their gradients and updates stay f32; the loss falls as in
+// f32.
+TEST(TrainingTest, ProductsInBf16Train) {
+  TrainingSpec spec = Spec();
+  Graph f32 = BuildTrainGraph(Model(4), spec).value();
+  spec.compute = DType::kBF16;
+  Graph bf16 = BuildTrainGraph(Model(4), spec).value();
+  ASSERT_TRUE(VerifyGraph(bf16).ok()) << VerifyGraph(bf16);
+  int products = 0;
+  for (const Node* node : bf16.Nodes()) {
+    if (node->Is(OpId::kGemm)) {
+      EXPECT_EQ(node->output_type(0).dtype, DType::kBF16) << node->name();
+      ++products;
+    }
+    if (node->schema().effect != OpEffect::kUpdate) continue;
+    for (Value v : node->inputs()) {
+      EXPECT_NE(bf16.type(v).dtype, DType::kBF16) << node->name();
+    }
+  }
+  EXPECT_GT(products, 4);
+  State states[2] = {Initial(f32, 1), Initial(bf16, 1)};
+  for (int step = 0; step < 5; ++step) {
+    const float exact = Step(f32, &states[0], step).loss;
+    const float near = Step(bf16, &states[1], step).loss;
+    EXPECT_NEAR(near, exact, 0.02 * exact + 0.01) << step;
+  }
+}
+
 TEST(TrainingTest, ModelsThatDoNotFitAreNamed) {
   TrainingSpec spec = Spec();
   spec.data.classes = 7;

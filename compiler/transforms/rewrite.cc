@@ -50,10 +50,11 @@ absl::StatusOr<Node*> AddInPlaceOf(Graph* graph, const Node& node,
                                    absl::string_view suffix,
                                    absl::string_view op,
                                    absl::Span<const Value> inputs,
-                                   AttrMap attrs, std::string why) {
+                                   AttrMap attrs, std::string why,
+                                   int num_outputs) {
   WEFT_ASSIGN_OR_RETURN(Node * made,
                         graph->Add(op, absl::StrCat(node.name(), "/", suffix),
-                                   inputs, std::move(attrs)));
+                                   inputs, std::move(attrs), num_outputs));
   made->device = node.device;
   made->stage = node.stage;
   made->provenance = node.provenance;

@@ -54,7 +54,8 @@ absl::StatusOr<Node*> AddInPlaceOf(Graph* graph, const Node& node,
                                    absl::string_view suffix,
                                    absl::string_view op,
                                    absl::Span<const Value> inputs,
-                                   AttrMap attrs, std::string why);
+                                   AttrMap attrs, std::string why,
+                                   int num_outputs = -1);
 
 }  // namespace weft
 

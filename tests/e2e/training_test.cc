@@ -27,6 +27,7 @@ const std::vector<Variant>& Variants() {
         "loss.softmax_cross_entropy.label_smoothing=0.1",
         "optimizer.schedule.cosine.base=0.01"}},
       {"mlp_dropout", false, {"model.builtin.args.dropout=0.25"}},
+      {"mlp_bf16", false, {"precision.compute=BF16"}},
       {"lenet", true, {}},
       {"lenet_dropout", true, {"model.builtin.args.dropout=0.25"}},
       {"lenet_batch_norm", true, {"model.builtin.args.batch_norm=1"}},
@@ -109,6 +110,37 @@ TEST(TrainingTest, SameBitsHoweverTheWorkIsSpread) {
     for (int order : {1, 2, 3, 4, 5}) expect_same({}, order);
     expect_same({"runtime.threads=3", "runtime.register_copies=3"}, 7);
   }
+}
+
+TEST(TrainingTest, Bf16KeepsF32WeightsAndLearnsAsWell) {
+  TestJob job("bf16", Mlp());
+  absl::StatusOr<TrainResult> f32 = job.Train();
+  ASSERT_TRUE(f32.ok()) << f32.status();
+  absl::StatusOr<TrainResult> bf16 = job.Train({"precision.compute=BF16"});
+  ASSERT_TRUE(bf16.ok()) << bf16.status();
+  EXPECT_NEAR(bf16->eval.accuracy, f32->eval.accuracy, 0.03);
+  auto exact = StateOf(f32->run_directory);
+  auto near = StateOf(bf16->run_directory);
+  ASSERT_EQ(near.size(), exact.size());
+  for (const auto& [name, bytes] : near) {
+    EXPECT_EQ(exact.count(name), 1u) << name;  // the type is in the name
+  }
+  EXPECT_NE(near, exact);
+}
+
+TEST(TrainingTest, WhatIsComputedAgainChangesNoBits) {
+  const Sets norm = {"model.builtin.args.batch_norm=1"};
+  TestJob job("again", Lenet(), LenetData());
+  absl::StatusOr<TrainResult> kept = job.Train(norm);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  const Sets sets = Plus(norm, {"runtime.recompute=100"});
+  absl::StatusOr<TrainResult> again = job.Train(sets);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(StateOf(again->run_directory), StateOf(kept->run_directory));
+  Ended plan =
+      job.Weft({"plan", "show", job.path(), "--set", sets[0], "--set", sets[1]})
+          .Wait();
+  EXPECT_NE(plan.out.find("/again"), std::string::npos) << plan.out;
 }
 
 TEST(TrainingTest, EvaluationDoesNotTouchTraining) {

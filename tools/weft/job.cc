@@ -333,9 +333,11 @@ absl::Status CheckPatterns(const job::Job& job) {
 
 // What the format has and this version does not do yet: refused, not ignored.
 absl::Status CheckSupported(const job::Job& job) {
-  if (job.precision().compute() != job::Precision::F32 ||
-      job.precision().wire() != job::Precision::F32) {
-    return Bad("precision: only F32 is available");
+  if (job.precision().compute() == job::Precision::F16) {
+    return Bad("precision.compute: F32 and BF16 are available, not F16");
+  }
+  if (job.precision().wire() != job::Precision::F32) {
+    return Bad("precision.wire: only F32 is available");
   }
   for (const job::Axis& axis : job.mesh().axis()) {
     if (axis.size() == 0) {
@@ -511,6 +513,11 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
   if (job->runtime().register_copies() > 64) {
     return Bad("runtime.register_copies is above 64");
+  }
+  const double recompute = job->runtime().recompute();
+  if (!(recompute >= 0 && recompute <= 100)) {  // NaN too
+    return Bad(absl::StrCat("runtime.recompute is ", recompute,
+                            ", expected 0 to 100 percent of a step"));
   }
   if (job->runtime().threads() > kMaxThreads) {
     return Bad(absl::StrCat("runtime.threads is ", job->runtime().threads(),

@@ -286,6 +286,10 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
   spec.optimizer = MakeOptimizer(job.optimizer(), data.total_steps);
   WEFT_RETURN_IF_ERROR(CheckSchedule(spec.optimizer.schedule));
   spec.label_smoothing = job.loss().softmax_cross_entropy().label_smoothing();
+  if (job.precision().compute() == job::Precision::BF16) {
+    spec.compute = DType::kBF16;
+  }
+  spec.recompute = job.runtime().recompute();
   spec.micro_batches = static_cast<int>(job.micro_batches());
   spec.seed = job.seed();
   return spec;
