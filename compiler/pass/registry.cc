@@ -10,6 +10,7 @@
 #include "compiler/transforms/dce.h"
 #include "compiler/transforms/decompose.h"
 #include "compiler/transforms/fuse_elementwise.h"
+#include "compiler/transforms/layout.h"
 #include "compiler/transforms/mixed_precision.h"
 #include "compiler/transforms/pool_first.h"
 #include "compiler/transforms/set_mode.h"
@@ -36,6 +37,8 @@ constexpr Entry kPasses[] = {
     {"decompose", "replace nodes by primitives", CreateDecomposePass},
     {"fuse_elementwise", "make regions of elementwise nodes one node",
      CreateFuseElementwisePass},
+    {"layout", "keep images in blocks of channels between convolutions",
+     CreateLayoutPass},
     {"mixed_precision", "products in bf16, all else in f32",
      CreateMixedPrecisionPass},
     {"pool_first", "take maxima before Relu", CreatePoolFirstPass},
@@ -71,6 +74,9 @@ const std::vector<NamedPipeline>& NamedPipelines() {
            "algebraic_simplify",
            // Before fusion: a dead reader would make a value a region's result.
            "dce",
+           // After all that makes or merges nodes between convolutions; before
+           // fusion, whose regions no pass looks into.
+           "layout",
            // Last: no other pass looks into weft.fused.
            "fuse_elementwise",
        }},

@@ -55,6 +55,15 @@ class Placer {
     return std::move(out_);
   }
 
+  bool RunsAsKernel(const Graph& graph, const Node& node) const {
+    absl::StatusOr<uint32_t> target = Target(node);
+    if (!target.ok()) return false;
+    const OpView view = graph.View(node);
+    if (Supports(*target, view)) return true;
+    if (*target == 0 || options_.strict) return false;
+    return !DecomposesView(graph, node, {*target}, 8) && Supports(0, view);
+  }
+
  private:
   Graph& graph() { return out_.graph; }
 
@@ -374,6 +383,12 @@ absl::StatusOr<Placement> PlaceNodes(Graph graph,
                                      const StateLayout& state,
                                      CapabilityCache* cache) {
   return Placer(std::move(graph), options, state, cache).Run();
+}
+
+bool RunsAsKernel(const Graph& graph, const Node& node,
+                  const PlacementOptions& options, CapabilityCache* cache) {
+  const StateLayout state;
+  return Placer(Graph("none"), options, state, cache).RunsAsKernel(graph, node);
 }
 
 std::string ToString(const Placement& placement,

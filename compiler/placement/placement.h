@@ -75,6 +75,13 @@ absl::StatusOr<Placement> PlaceNodes(Graph graph,
                                      const StateLayout& state,
                                      CapabilityCache* cache);
 
+// True where PlaceNodes would run `node`, which computes, by one kernel: on its
+// device or, where that can do nothing with it, on the host. False where it
+// would be taken apart or refused. For passes that choose among forms of a
+// node.
+bool RunsAsKernel(const Graph& graph, const Node& node,
+                  const PlacementOptions& options, CapabilityCache* cache);
+
 // One line a node: "fc1: MatMul on sim:0".
 std::string ToString(const Placement& placement,
                      absl::Span<const plan::Device> devices);

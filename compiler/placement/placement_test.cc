@@ -218,5 +218,37 @@ TEST(RatesTest, IllegalMixesAreNamed) {
   EXPECT_FALSE(ClassifyRates(update, 0).ok());
 }
 
+// What a pass hears is what placement does.
+TEST(PlacementTest, RunsAsKernelWhereItIsNotTakenApart) {
+  const std::vector<plan::Device> devices = {HostDevice(),
+                                             PrivateDevice("sim:0")};
+  Graph graph = Parse(kSoftmax);
+  const Node& softmax = *graph.FindNode("y");
+  auto runs = [&](FakeOracle& oracle, bool strict) {
+    PlacementOptions options;
+    options.devices = devices;
+    options.default_device = 1;
+    options.strict = strict;
+    CapabilityCache cache(&oracle);
+    return RunsAsKernel(graph, softmax, options, &cache);
+  };
+  FakeOracle nothing;  // on sim:0
+  EXPECT_TRUE(runs(nothing, false)) << "the host has it";
+  EXPECT_FALSE(runs(nothing, true));
+  FakeOracle has;
+  has.Allow(1, OpId::kSoftmax);
+  EXPECT_TRUE(runs(has, true));
+  class PartsAlone : public FakeOracle {
+   public:
+    MatchAnswer Match(uint32_t device, const plan::Kernel& kernel) override {
+      MatchAnswer answer;
+      answer.supported =
+          device == 0 || kernel.op() != static_cast<uint32_t>(OpId::kSoftmax);
+      return answer;
+    }
+  } parts;
+  EXPECT_FALSE(runs(parts, false)) << "taken apart on sim:0";
+}
+
 }  // namespace
 }  // namespace weft

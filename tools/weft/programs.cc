@@ -7,6 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/pass/registry.h"
+#include "compiler/placement/capability_cache.h"
+#include "compiler/placement/device_names.h"
+#include "compiler/placement/placement.h"
 #include "core/base/error.h"
 #include "core/base/pattern.h"
 #include "core/base/status_macros.h"
@@ -212,6 +215,15 @@ absl::Status RunPasses(const Build& build, const std::string& program,
   PassContext context;
   context.settings.training = program == "train";
   context.settings.seed = seed;
+  PlacementOptions placing;
+  placing.devices = build.devices;
+  placing.strict = build.options.strict;
+  WEFT_ASSIGN_OR_RETURN(placing.default_device,
+                        FindDevice(build.devices, build.compute_device));
+  CapabilityCache cache(&build.oracle);
+  context.settings.runs_as_kernel = [&](const Graph& g, const Node& node) {
+    return RunsAsKernel(g, node, placing, &cache);
+  };
   return Annotate(pipeline.Run(*graph, context).status(),
                   absl::StrCat("program '", program, "'"));
 }
