@@ -221,6 +221,25 @@ TEST(ElementwiseTest, UnaryGradients) {
   }
 }
 
+TEST(ElementwiseTest, GeluGrad) {
+  const char* op = "weft.GeluGrad";
+  EXPECT_EQ(InferText(op, {}, {"f16[2,3]", "f16[2,3]"}), "f16[2,3]");
+  EXPECT_THAT(InferText(op, {}, {"f32[2,3]", "f32[3]"}),
+              ErrorWith("WEFT-2004", {"[2,3]", "[3]"}));
+  EXPECT_THAT(InferText(op, {}, {"f32[2]", "f64[2]"}),
+              ErrorWith("WEFT-2005", {"f32[2]", "f64[2]"}));
+  EXPECT_THAT(InferText(op, {{"approximate", "erf"}}, {"f32[2]", "f32[2]"}),
+              ErrorWith("WEFT-2003", {"\"erf\"", "none, tanh"}));
+  Literal x = Vector({-30, -2.2, -0.3, 0, 0.4, 1.3, 30});
+  for (const char* form : {"none", "tanh"}) {
+    OpCase c = {op, {{"approximate", form}}, {RandomLiteral({7}, 1), x}};
+    EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+    // Flat at both ends, without NaN.
+    c.inputs = {Vector({2, 2, 2}), Vector({1e300, -INFINITY, INFINITY})};
+    EXPECT_THAT(ResultOf(c), ElementsAre(2, 0, 2));
+  }
+}
+
 TEST(ElementwiseTest, BinaryGradientsOfEveryKindOfBroadcast) {
   std::vector<std::pair<Shape, Shape>> shapes = {
       {{2, 3}, {2, 3}}, {{2, 3}, {3}},       {{3}, {2, 3}}, {{2, 1}, {1, 3}},

@@ -23,6 +23,7 @@ void RegisterLinearAlgebraOps(OpRegistry* registry);  // MatMul, Gemm
 void RegisterConvOps(OpRegistry* registry);           // Conv and gradients
 void RegisterPoolOps(OpRegistry* registry);           // MaxPool ...
 void RegisterNormOps(OpRegistry* registry);  // Batch- and LayerNormalization
+void RegisterAttentionOps(OpRegistry* registry);  // weft.SelfAttention ...
 void RegisterLossOps(OpRegistry* registry);  // Softmax, loss, Dropout, clipping
 
 }  // namespace weft

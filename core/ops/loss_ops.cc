@@ -233,9 +233,25 @@ Expr MaskAndScale(const Expr& x, const Expr& mask, double ratio) {
 }
 
 std::vector<Value> DropoutTrainingGradient(const GradientContext& g) {
-  return {MaskAndScale(Expr(g.emit, g.output_grads[0]),
-                       Expr(g.emit, g.outputs[1]), g.op.Float("ratio")),
-          Value()};
+  Expr dy(g.emit, g.output_grads[0]), mask(g.emit, g.outputs[1]);
+  return {
+      Apply("weft.DropoutGrad", {dy, mask}, {{"ratio", g.op.Float("ratio")}}),
+      Value()};
+}
+
+absl::Status InferDropoutGrad(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
+  WEFT_RETURN_IF_ERROR(RequireDType(op, 1, DType::kBool));
+  WEFT_RETURN_IF_ERROR(RequireShape(op, 1, op.input(0).shape));
+  WEFT_RETURN_IF_ERROR(RequireRatio(op));
+  return SameAsInput(op, out);
+}
+
+std::vector<Value> DecomposeDropoutGrad(const OpView& op,
+                                        absl::Span<const Value> inputs,
+                                        NodeEmitter& emit) {
+  return {MaskAndScale(Expr(emit, inputs[0]), Expr(emit, inputs[1]),
+                       op.Float("ratio"))};
 }
 
 std::vector<Value> DecomposeDropoutTraining(const OpView& op,
@@ -377,6 +393,14 @@ void AddDropout(OpRegistry* registry) {
   training.cost = FlopsPerElement(10);
   training.effect = OpEffect::kRandom;
   registry->Add(std::move(training));
+
+  OpSchema grad(OpId::kDropoutGrad);
+  grad.inputs = {2, 2};
+  grad.attrs = {AttrSpec::Default("ratio", 0.5)};
+  grad.infer = InferDropoutGrad;
+  grad.decompose = DecomposeDropoutGrad;
+  grad.cost = FlopsPerElement(2);
+  registry->Add(std::move(grad));
 }
 
 }  // namespace

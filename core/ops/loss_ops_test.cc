@@ -276,6 +276,23 @@ TEST(DropoutTest, KeptShareAndScale) {
   EXPECT_NEAR(std::accumulate(mask.begin(), mask.end(), 0.0) / 1e4, 0.7, 0.023);
 }
 
+TEST(DropoutTest, Grad) {
+  const char* op = "weft.DropoutGrad";
+  EXPECT_EQ(InferText(op, {}, {"f16[2,3]", "bool[2,3]"}), "f16[2,3]");
+  EXPECT_THAT(InferText(op, {}, {"f32[2,3]", "bool[3]"}),
+              ErrorWith("WEFT-2004", {"[2,3]", "[3]"}));
+  EXPECT_THAT(InferText(op, {}, {"f32[2]", "f32[2]"}),
+              ErrorWith("WEFT-2005", {"operand 1", "bool"}));
+  EXPECT_THAT(InferText(op, {{"ratio", 1.0}}, {"f32[2]", "bool[2]"}),
+              ErrorWith("WEFT-2003", {"ratio"}));
+  OpCase c = {op,
+              {{"ratio", 0.75}},
+              {Literal::Of<double>({3}, {1, 2, -3}),
+               Literal::Of<bool>({3}, {true, false, true})}};
+  EXPECT_THAT(ResultOf(c), ElementsAre(4, 0, -12));
+  EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+}
+
 // The mask belongs to the step's logical tensor: two micro-batches of 6 hold
 // the mask of one batch of 12.
 TEST(DropoutTest, MicroBatchesShareOneMask) {

@@ -35,6 +35,7 @@ const OpRegistry& OpRegistry::Global() {
     RegisterConvOps(r);
     RegisterPoolOps(r);
     RegisterNormOps(r);
+    RegisterAttentionOps(r);
     RegisterLossOps(r);
     return r;
   }();

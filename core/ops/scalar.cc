@@ -150,4 +150,17 @@ double GeluTanh(double x) {
   return 0.5 * x * (1 + std::tanh(kSqrtTwoByPi * (x + 0.044715 * x * x * x)));
 }
 
+double GeluSlope(double x, bool tanh) {
+  if (std::fabs(x) > 100) return x > 0 ? 1 : 0;  // no inf * 0 on the way
+  if (!tanh) {
+    const double pdf = kSqrtTwoByPi / 2 * std::exp(-0.5 * x * x);
+    return 0.5 * std::erfc(-x * kSqrtHalf) + x * pdf;
+  }
+  // With s = (1 + tanh(u)) / 2, the value is x s and 1 - tanh(u)^2 4 s (1 - s).
+  const double u = kSqrtTwoByPi * (x + 0.044715 * x * x * x);
+  const double s = 1 / (1 + std::exp(-2 * u));
+  const double inner_slope = kSqrtTwoByPi * (1 + 3 * 0.044715 * x * x);
+  return s + 2 * x * s * (1 - s) * inner_slope;
+}
+
 }  // namespace weft

@@ -26,6 +26,8 @@ double ScalarValue(OpId op, double a, double b = 0, double c = 0);
 
 // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 double GeluTanh(double x);
+// The derivative of Gelu, of either form.
+double GeluSlope(double x, bool tanh);
 
 }  // namespace weft
 

@@ -53,6 +53,15 @@ absl::Status Gelu(const OpView& op, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
+absl::Status GeluGrad(const OpView& op, absl::Span<const Tensor> in,
+                      std::vector<Tensor>* out) {
+  bool tanh = op.String("approximate") == "tanh";
+  ForEach(in, &(*out)[0], [tanh](double dy, double x, double) {
+    return dy * GeluSlope(x, tanh);
+  });
+  return absl::OkStatus();
+}
+
 // The conversion is the rounding at the end of Evaluate().
 absl::Status Cast(const OpView& op, absl::Span<const Tensor> in,
                   std::vector<Tensor>* out) {
@@ -106,6 +115,7 @@ void AddElementwiseEvaluators(EvaluatorTable* table) {
   }
   table->Add(OpId::kLeakyRelu, LeakyRelu);
   table->Add(OpId::kGelu, Gelu);
+  table->Add(OpId::kGeluGrad, GeluGrad);
   table->Add(OpId::kCast, Cast);
   table->Add(OpId::kWhere, Where);
   table->Add(OpId::kFused, Fused);

@@ -32,6 +32,7 @@ const EvaluatorTable& Table() {
     reference::AddConvEvaluators(t);
     reference::AddPoolEvaluators(t);
     reference::AddNormEvaluators(t);
+    reference::AddAttentionEvaluators(t);
     reference::AddLossEvaluators(t);
     return t;
   }();

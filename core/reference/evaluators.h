@@ -67,6 +67,7 @@ void AddLinearAlgebraEvaluators(EvaluatorTable* table);
 void AddConvEvaluators(EvaluatorTable* table);
 void AddPoolEvaluators(EvaluatorTable* table);
 void AddNormEvaluators(EvaluatorTable* table);
+void AddAttentionEvaluators(EvaluatorTable* table);
 void AddLossEvaluators(EvaluatorTable* table);
 
 // Walks the row-major positions of `shape`:

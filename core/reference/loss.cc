@@ -123,6 +123,14 @@ absl::Status EvaluateDropoutTraining(const OpView& op,
   return absl::OkStatus();
 }
 
+absl::Status EvaluateDropoutGrad(const OpView& op, absl::Span<const Tensor> in,
+                                 std::vector<Tensor>* out) {
+  for (size_t i = 0; i < in[0].v.size(); ++i) {
+    (*out)[0].v[i] = in[0].v[i] * in[1].v[i] / (1.0 - op.Float("ratio"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status EvaluateGlobalNorm(const OpView&, absl::Span<const Tensor> in,
                                 std::vector<Tensor>* out) {
   double sum = 0;
@@ -149,6 +157,7 @@ void AddLossEvaluators(EvaluatorTable* table) {
   table->Add(OpId::kSoftmaxCrossEntropyLossGrad, EvaluateLossGrad);
   table->Add(OpId::kDropout, EvaluateDropout);
   table->Add(OpId::kDropoutTraining, EvaluateDropoutTraining);
+  table->Add(OpId::kDropoutGrad, EvaluateDropoutGrad);
   table->Add(OpId::kGlobalNorm, EvaluateGlobalNorm);
   table->Add(OpId::kClipScale, EvaluateClipScale);
 }
