@@ -117,6 +117,23 @@ TEST(Elementwise, UnaryOps) {
                           {{"approximate", "tanh"}},
                           {values.Uniform(DType::kF32, {65}, -2, 2)}},
                          Numerics::kAccumulated);
+  // Also where it is flat, and at infinities and NaN.
+  for (DType dtype : kFloats) {
+    for (const char* form : {"none", "tanh"}) {
+      for (const Shape& shape : {Shape({7, 33}), Shape(), Shape({0, 4})}) {
+        ExpectMatchesReference({"weft.GeluGrad",
+                                {{"approximate", form}},
+                                {values.Uniform(dtype, shape, -1, 1),
+                                 values.Uniform(dtype, shape, -12, 12)}},
+                               Numerics::kAccumulated);
+      }
+      ExpectMatchesReference(
+          {"weft.GeluGrad",
+           {{"approximate", form}},
+           {values.Uniform(dtype, {99}, -1, 1), values.Special(dtype, {99})}},
+          Numerics::kAccumulated);
+    }
+  }
   for (DType dtype : kIntegers) {
     for (const char* op : {"Abs", "Relu", "Sign"}) {
       ExpectMatchesReference({op, {}, {values.Uniform(dtype, {50}, -100, 100)}},
@@ -274,6 +291,11 @@ TEST(Random, EqualsTheDefinition) {
              {values.Uniform(dtype, {9, 11}, -2, 2), counter},
              2},
             Numerics::kRounded);
+        ExpectMatchesReference({"weft.DropoutGrad",
+                                {{"ratio", ratio}},
+                                {values.Special(dtype, {9, 11}),
+                                 values.Uniform(DType::kBool, {9, 11}, 0, 2)}},
+                               Numerics::kRounded);
       }
     }
   }

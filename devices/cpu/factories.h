@@ -15,6 +15,7 @@ std::unique_ptr<Kernel> MakeLogical(const Op& op);             // compare.cc
 std::unique_ptr<Kernel> MakeNot(const Op& op);                 // compare.cc
 std::unique_ptr<Kernel> MakeWhere(const Op& op);               // compare.cc
 std::unique_ptr<Kernel> MakeUnary(const Op& op);               // unary.cc
+std::unique_ptr<Kernel> MakeGeluGrad(const Op& op);            // unary.cc
 std::unique_ptr<Kernel> MakeCast(const Op& op);                // cast.cc
 std::unique_ptr<Kernel> MakeFused(const Op& op);               // fused.cc
 std::unique_ptr<Kernel> MakeReshape(const Op& op);             // shape.cc
@@ -44,10 +45,13 @@ std::unique_ptr<Kernel> MakeBatchNormGrad(const Op& op);       // batch_norm
 std::unique_ptr<Kernel> MakeLayerNormalization(const Op& op);  // layer_norm
 std::unique_ptr<Kernel> MakeLayerNormGrad(const Op& op);       // layer_norm
 std::unique_ptr<Kernel> MakeSoftmax(const Op& op);             // softmax.cc
+std::unique_ptr<Kernel> MakeSelfAttention(const Op& op);       // attention.cc
+std::unique_ptr<Kernel> MakeSelfAttentionGrad(const Op& op);   // attention.cc
 std::unique_ptr<Kernel> MakeCrossEntropy(const Op& op);        // loss.cc
 std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op);    // loss.cc
 std::unique_ptr<Kernel> MakeRandom(const Op& op);              // random.cc
 std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op);     // random.cc
+std::unique_ptr<Kernel> MakeDropoutGrad(const Op& op);         // random.cc
 std::unique_ptr<Kernel> MakeUpdate(const Op& op);              // update.cc
 std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op);          // training.cc
 std::unique_ptr<Kernel> MakeClipScale(const Op& op);           // training.cc

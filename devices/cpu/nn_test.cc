@@ -1,5 +1,6 @@
 // Matrix products, convolution, pooling, normalisation, softmax and losses
 // against the reference.
+#include <cmath>
 #include <vector>
 
 #include "devices/cpu/kernel_harness.h"
@@ -240,6 +241,90 @@ TEST(Softmax, EveryAxis) {
       ExpectMatchesReference(
           {op, {}, {values.Uniform(dtype, {3, 10}, 1000, 1010)}},
           Numerics::kAccumulated);
+    }
+  }
+}
+
+// Runs an attention and its gradient.
+void ExpectAttention(const AttrMap& attrs, const Literal& qkv,
+                     const Literal& counter, Values* values) {
+  OpCase forward{"weft.SelfAttention", attrs, {qkv}};
+  const bool drops = counter.type().dtype != DType::kInvalid;
+  if (drops) forward.inputs.push_back(counter);
+  ExpectMatchesReference(forward, Numerics::kAccumulated);
+  absl::StatusOr<std::vector<Literal>> y = RunOnCpu(forward, {});
+  ASSERT_TRUE(y.ok()) << y.status();
+  const TensorType type = (*y)[0].type();
+  OpCase grad{
+      "weft.SelfAttentionGrad",
+      attrs,
+      {qkv, (*y)[0], (*y)[1], values->Uniform(type.dtype, type.shape, -1, 1)}};
+  if (drops) {
+    const TensorType lse = (*y)[1].type();
+    grad.inputs.push_back(values->Uniform(lse.dtype, lse.shape, -1, 1));
+    grad.inputs.push_back(counter);
+  }
+  ExpectMatchesReference(grad, Numerics::kAccumulated);
+}
+
+TEST(Attention, ShapesAndHeads) {
+  Values values(9);
+  struct Case {
+    int64_t batch, tokens, heads, head;
+  };
+  for (DType dtype : kFloats) {
+    for (const Case& c : std::vector<Case>{{2, 1, 3, 4},
+                                           {1, 31, 2, 16},
+                                           {2, 33, 1, 20},
+                                           {1, 128, 2, 32},
+                                           {1, 131, 1, 7},
+                                           {1, 301, 1, 40},
+                                           {0, 5, 1, 4},
+                                           {1, 0, 1, 4}}) {
+      for (int causal : {0, 1}) {
+        Literal qkv = values.Uniform(
+            dtype, {c.batch, c.tokens, 3 * c.heads * c.head}, -2, 2);
+        AttrMap attrs = {{"heads", c.heads}, {"causal", causal}};
+        ExpectAttention(attrs, qkv, Literal(), &values);
+        if (dtype != DType::kF32) continue;
+        attrs.Set("scale", 0.3);
+        attrs.Set("ratio", 0.2);
+        attrs.Set("seed", 5);
+        attrs.Set("stream", 6);
+        ExpectAttention(attrs, qkv, Literal::Of<int64_t>({2}, {3, 1}), &values);
+      }
+    }
+  }
+}
+
+TEST(Attention, ScoresFarApart) {
+  Values values(10);
+  for (DType dtype : kWide) {
+    // Weights that are 0, and maxima that grow from block to block.
+    ExpectAttention({{"heads", 2}, {"causal", 1}},
+                    values.Uniform(dtype, {1, 300, 48}, -20, 20), Literal(),
+                    &values);
+  }
+}
+
+// A row knows nothing of what it does not see, infinities and NaN included.
+TEST(Attention, SpecialValues) {
+  Values values(11);
+  for (DType dtype : kWide) {
+    for (int causal : {0, 1}) {
+      std::vector<double> x =
+          values.Uniform(dtype, {2, 70, 24}, -1, 1).ToDoubles();
+      x[50 * 24 + 3] = INFINITY;       // a query
+      x[55 * 24 + 10] = std::nan("");  // a key
+      x[60 * 24 + 20] = -INFINITY;     // a value
+      x[70 * 24 + 5] = -0.0;
+      x[70 * 24 + 6] = 1e-40;
+      AttrMap attrs = {{"heads", 2}, {"causal", causal}};
+      ExpectAttention(attrs, Literal::FromDoubles({dtype, {2, 70, 24}}, x),
+                      Literal(), &values);
+      attrs.Set("ratio", 0.4);
+      ExpectAttention(attrs, Literal::FromDoubles({dtype, {2, 70, 24}}, x),
+                      Literal::Of<int64_t>({2}, {3, 1}), &values);
     }
   }
 }

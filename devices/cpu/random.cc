@@ -81,20 +81,57 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
           T* y = a.Output<T>(0);
           uint8_t* mask = has_mask ? a.Output<uint8_t>(1) : nullptr;
           const C kept = static_cast<C>(1 - ratio);
+          const uint32_t threshold = KeepThreshold(ratio);
           const RandomSource source(seed, stream, counter[0]);
           const uint64_t first = FirstElement(counter, count);
           ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
-            source.ForEachBlock(
+            source.ForEachWords(
                 first + static_cast<uint64_t>(begin), end - begin,
-                [&](const RandomBlock& block, int64_t i, int lane, int n) {
-                  for (int k = 0; k < n; ++k) {
-                    const int64_t at = begin + i + k;
-                    const bool keep = block.Uniform(lane + k) >= ratio;
-                    const C v = static_cast<C>(x[at]);
-                    y[at] = static_cast<T>(keep ? v / kept : C(0));
-                    if (mask != nullptr) mask[at] = keep ? 1 : 0;
+                [&](const uint32_t* words, int64_t i, int64_t n) {
+                  const T* from = x + begin + i;
+                  T* to = y + begin + i;
+                  if (mask != nullptr) {
+                    uint8_t* keep = mask + begin + i;
+                    for (int64_t k = 0; k < n; ++k) {
+                      keep[k] = (words[k] >> 8) >= threshold;
+                    }
+                  }
+                  for (int64_t k = 0; k < n; ++k) {
+                    const C v = static_cast<C>(from[k]) / kept;
+                    to[k] =
+                        static_cast<T>((words[k] >> 8) >= threshold ? v : C(0));
                   }
                 });
+          });
+        },
+        InPlaceMask(op) & 1u);
+  });
+}
+
+std::unique_ptr<Kernel> MakeDropoutGrad(const Op& op) {
+  if (!op.Arity(2, 1) ||
+      !op.Check(op.in[0].dtype == op.out[0].dtype &&
+                    op.in[0].SameDims(op.out[0]) &&
+                    op.in[1].dtype == WEFT_BOOL && op.in[1].SameDims(op.out[0]),
+                "operands that do not fit")) {
+    return nullptr;
+  }
+  const double ratio = op.Float("ratio", 0.5);
+  const int64_t count = op.out[0].count;
+  return WithFloat(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
+    using T = typename decltype(tag)::Storage;
+    using C = Compute<T>;
+    return MakeKernel(
+        [=](const Args& a) {
+          const T* dy = a.Input<T>(0);
+          const uint8_t* mask = a.Input<uint8_t>(1);
+          T* dx = a.Output<T>(0);
+          const C kept = static_cast<C>(1 - ratio);
+          ParallelElements(count, kPlain, [=](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+              const C factor = mask[i] != 0 ? C(1) : C(0);
+              dx[i] = static_cast<T>(static_cast<C>(dy[i]) * factor / kept);
+            }
           });
         },
         InPlaceMask(op) & 1u);

@@ -93,6 +93,7 @@ TEST_F(ThreadsTest, Elementwise) {
   Literal x = Make(shape, 0.1, 2), y = Make(shape);
   ExpectSameBits({"Relu", {}, {y}});
   ExpectSameBits({"Exp", {}, {x}});
+  ExpectSameBits({"weft.GeluGrad", {{"approximate", "tanh"}}, {y, x}});
   ExpectSameBits({"Add", {}, {x, y}});
   ExpectSameBits({"Mul", {}, {x, Make({101, 1})}});
   ExpectSameBits({"Less", {}, {x, y}});
@@ -218,6 +219,17 @@ TEST_F(ThreadsTest, Norms) {
                    Make({700, 1}, 0.5, 1)}});
 }
 
+TEST_F(ThreadsTest, Attention) {
+  const AttrMap attrs = {
+      {"heads", 4}, {"causal", 1}, {"ratio", 0.2}, {"seed", 1}, {"stream", 2}};
+  Literal qkv = Make({5, 100, 96}), y = Make({5, 100, 32});
+  Literal lse = Make({5, 4, 100}, 4, 5);
+  Literal counter = Literal::Of<int64_t>({2}, {3, 1});
+  ExpectSameBits({"weft.SelfAttention", attrs, {qkv, counter}});
+  ExpectSameBits(
+      {"weft.SelfAttentionGrad", attrs, {qkv, y, lse, y, lse, counter}});
+}
+
 TEST_F(ThreadsTest, SoftmaxAndLoss) {
   Literal scores = Make({999, 100}, -5, 5);
   ExpectSameBits({"Softmax", {}, {scores}});
@@ -261,6 +273,9 @@ TEST_F(ThreadsTest, UpdatesAndRandomNumbers) {
   ExpectSameBits({"weft.DropoutTraining",
                   {{"seed", 1}, {"stream", 2}, {"ratio", 0.4}},
                   {p, counter}});
+  ExpectSameBits({"weft.DropoutGrad",
+                  {{"ratio", 0.4}},
+                  {p, MakeOf(DType::kBool, shape, 0, 2)}});
 }
 
 }  // namespace
