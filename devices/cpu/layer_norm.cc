@@ -82,42 +82,103 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
   });
 }
 
+// The sums of first(i) and second(i) over a row of n, each as ReduceRow would.
+template <class T, class F>
+void SumTwo(int64_t n, F f, T* first, T* second) {
+  TreeOf<SumOf, T> one, two;
+  for (int64_t begin = 0; begin < n; begin += kRowBlock) {
+    const int64_t end = std::min(n, begin + kRowBlock);
+    T lanes[2][kLanes] = {};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) {
+        T a, b;
+        f(i + l, &a, &b);
+        lanes[0][l] += a;
+        lanes[1][l] += b;
+      }
+    }
+    for (int l = 0; i < end; ++i, ++l) {
+      T a, b;
+      f(i, &a, &b);
+      lanes[0][l] += a;
+      lanes[1][l] += b;
+    }
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int l = 0; l < width; ++l) {
+        lanes[0][l] += lanes[0][l + width];
+        lanes[1][l] += lanes[1][l + width];
+      }
+    }
+    one.Add(lanes[0][0]);
+    two.Add(lanes[1][0]);
+  }
+  *first = one.Result();
+  *second = two.Result();
+}
+
 // With x^ = (x - mean) * inv and g = dy * scale, over rows of D:
 // dx = inv * (g - mean(g) - x^ mean(g x^)); dscale = sum dy x^ and
-// dbias = sum dy over the rows.
+// dbias = sum dy over the rows. One pass: each block of kColumnBlock rows
+// leaves its part of both sums in `parts`, [blocks][2][D], where a tree adds
+// them up.
+template <class T>
+void RunGradRows(const Rows& s, const Args& a, int64_t begin, int64_t end,
+                 T* __restrict dscale, T* __restrict dbias) {
+  const T* __restrict scale = a.Input<T>(2);
+  const T count = static_cast<T>(s.size);
+  std::fill(dscale, dscale + s.size, T(0));
+  std::fill(dbias, dbias + s.size, T(0));
+  for (int64_t r = begin; r < end; ++r) {
+    const T* dy = a.Input<T>(0) + r * s.size;
+    const T* x = a.Input<T>(1) + r * s.size;
+    T* __restrict dx = a.Output<T>(0) + r * s.size;
+    const T m = a.Input<T>(3)[r], k = a.Input<T>(4)[r];
+    T mean_g, mean_gx;
+    SumTwo<T>(
+        s.size,
+        [=](int64_t i, T* g, T* gx) {
+          *g = dy[i] * scale[i];
+          *gx = *g * ((x[i] - m) * k);
+        },
+        &mean_g, &mean_gx);
+    mean_g /= count;
+    mean_gx /= count;
+    for (int64_t i = 0; i < s.size; ++i) {
+      const T hat = (x[i] - m) * k;
+      dx[i] = k * (dy[i] * scale[i] - mean_g - hat * mean_gx);
+      dscale[i] += dy[i] * hat;
+      dbias[i] += dy[i];
+    }
+  }
+}
+
+int64_t GradBlocks(const Rows& s) {
+  return std::max<int64_t>(1, (s.rows + kColumnBlock - 1) / kColumnBlock);
+}
+
 template <class T>
 void RunGrad(const Rows& s, const Args& a) {
-  const T *dy = a.Input<T>(0), *x = a.Input<T>(1), *scale = a.Input<T>(2);
-  const T *mean = a.Input<T>(3), *inv = a.Input<T>(4);
-  T* dx = a.Output<T>(0);
-  const T count = static_cast<T>(s.size);
-  auto run = [&](int64_t r) {
-    const int64_t at = r * s.size;
-    const T m = mean[r], k = inv[r];
-    auto g = [=](int64_t i) { return dy[at + i] * scale[i]; };
-    auto hat = [=](int64_t i) { return (x[at + i] - m) * k; };
-    const T mean_g = ReduceRow<SumOf, T>(s.size, g) / count;
-    const T mean_gx =
-        ReduceRow<SumOf, T>(s.size, [=](int64_t i) { return g(i) * hat(i); }) /
-        count;
-    for (int64_t i = 0; i < s.size; ++i) {
-      dx[at + i] = k * (g(i) - mean_g - hat(i) * mean_gx);
+  T* const parts = static_cast<T*>(a.workspace);
+  const int64_t blocks = GradBlocks(s);
+  const int64_t each = RowBlock(blocks, kColumnBlock * s.size, kPlain);
+  ParallelBlocks(blocks, each, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      T* part = parts + b * 2 * s.size;
+      RunGradRows(s, a, b * kColumnBlock,
+                  std::min(s.rows, (b + 1) * kColumnBlock), part,
+                  part + s.size);
     }
-  };
-  const int64_t block = RowBlock(s.rows, s.size, kPlain);
-  ParallelBlocks(s.rows, block, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) run(r);
   });
-  T *dscale = a.Output<T>(1), *dbias = a.Output<T>(2);
-  ReduceColumns<SumOf, T>(
-      s.rows, s.size,
-      [=](int64_t r, int64_t j) {
-        return dy[r * s.size + j] * ((x[r * s.size + j] - mean[r]) * inv[r]);
-      },
-      [=](int64_t j, T value) { dscale[j] = value; });
-  ReduceColumns<SumOf, T>(
-      s.rows, s.size, [=](int64_t r, int64_t j) { return dy[r * s.size + j]; },
-      [=](int64_t j, T value) { dbias[j] = value; });
+  for (int64_t width = 1; width < blocks; width *= 2) {
+    for (int64_t b = 0; b + width < blocks; b += 2 * width) {
+      T* to = parts + b * 2 * s.size;
+      const T* from = to + width * 2 * s.size;
+      for (int64_t i = 0; i < 2 * s.size; ++i) to[i] += from[i];
+    }
+  }
+  std::copy(parts, parts + s.size, a.Output<T>(1));
+  std::copy(parts + s.size, parts + 2 * s.size, a.Output<T>(2));
 }
 
 std::unique_ptr<Kernel> GradFloat(const Op& op) {
@@ -133,7 +194,9 @@ std::unique_ptr<Kernel> GradFloat(const Op& op) {
   if (!op.ok()) return nullptr;
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
-    return MakeKernel([s](const Args& a) { RunGrad<T>(s, a); });
+    return MakeKernel(
+        [s](const Args& a) { RunGrad<T>(s, a); }, 0,
+        static_cast<uint64_t>(GradBlocks(s) * 2 * s.size) * sizeof(T));
   });
 }
 

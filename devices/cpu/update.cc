@@ -155,9 +155,10 @@ std::unique_ptr<Kernel> MakeAdam(int64_t n, Rate rate, const AdamAttrs& attrs) {
         T* new_v = a.Output<T>(2);
         const T lr = rate.Read<T>(a);
         const double t = static_cast<double>(a.Input<int64_t>(5)[0]) + 1;
-        // Differences of nearly equal numbers: in double.
-        const T start1 = static_cast<T>(1 - std::pow(attrs.beta1, t));
-        const T start2 = static_cast<T>(1 - std::pow(attrs.beta2, t));
+        // Differences of nearly equal numbers: in double. Multiplied with, as
+        // divisions would take longer than the memory does.
+        const T start1 = static_cast<T>(1 / (1 - std::pow(attrs.beta1, t)));
+        const T start2 = static_cast<T>(1 / (1 - std::pow(attrs.beta2, t)));
         const T beta1 = static_cast<T>(attrs.beta1);
         const T beta2 = static_cast<T>(attrs.beta2);
         const T rest1 = static_cast<T>(1 - attrs.beta1);
@@ -173,7 +174,7 @@ std::unique_ptr<Kernel> MakeAdam(int64_t n, Rate rate, const AdamAttrs& attrs) {
             const T mean = beta1 * m[i] + rest1 * gradient;
             const T square = beta2 * v[i] + rest2 * (gradient * gradient);
             const T direction =
-                (mean / start1) / (std::sqrt(square / start2) + epsilon);
+                (mean * start1) / (std::sqrt(square * start2) + epsilon);
             new_m[i] = mean;
             new_v[i] = square;
             new_p[i] = old - lr * (direction + apart * old);
