@@ -106,11 +106,19 @@ dnnl::memory::desc Matrix(const Dims& dims, const Dims& strides) {
   return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
 }
 
-// A block of the result that is worth a thread of its own: some 100 us.
+// A block of the result that is worth a thread of its own: some 100 us. Few
+// blocks are large, as each packs its operands again.
 constexpr double kBlockFlops = 16e6;
+constexpr double kLargeBlockFlops = 64e6;
+constexpr int64_t kFewBlocks = 8;
 constexpr int64_t kMaxBlocks = 64;
-// Blocks are no narrower than this, which keeps oneDNN's inner loops full.
+// Blocks are no narrower than this, which keeps oneDNN's inner loops full;
+// those of large products than that.
 constexpr int64_t kMinExtent = 64;
+constexpr int64_t kLargeMinExtent = 192;
+constexpr double kLargeFlops = 2e8;
+// From here on dnnl_sgemm is faster than the primitive; it has no bias.
+constexpr double kSgemmFlops = 1e6;
 
 // How the result is cut into blocks, by shapes alone. The inner dimension is
 // never cut.
@@ -122,15 +130,15 @@ struct Grid {
     const double flops =
         2.0 * static_cast<double>(all_lead) * static_cast<double>(all_rows) *
         static_cast<double>(all_columns) * static_cast<double>(k);
-    const int64_t most =
-        flops >= kBlockFlops * kMaxBlocks
-            ? kMaxBlocks
-            : std::max<int64_t>(1, static_cast<int64_t>(flops / kBlockFlops));
-    for (int64_t blocks = 1; 2 * blocks <= most; blocks *= 2) {
+    const double few = std::min<double>(kFewBlocks, flops / kBlockFlops);
+    const double most =
+        std::min<double>(kMaxBlocks, std::max(few, flops / kLargeBlockFlops));
+    const int64_t least = flops < kLargeFlops ? kMinExtent : kLargeMinExtent;
+    for (double blocks = 1; 2 * blocks <= most; blocks *= 2) {
       int64_t* cut = lead > 1 ? &lead : rows > columns ? &rows : &columns;
       if (cut == &lead) {
         lead = (lead + 1) / 2;
-      } else if (*cut >= 2 * kMinExtent) {
+      } else if (*cut >= 2 * least) {
         *cut = (*cut / 2 + 15) / 16 * 16;
       } else {
         break;
@@ -156,6 +164,10 @@ class DnnlProduct final : public Kernel {
     int64_t lead = 1, rows = p_.m;
     if (whole_run_) (step[2] == 0 ? rows : lead) *= run;
     const Grid grid(lead, rows, p_.n, p_.k);
+    sgemm_ = lead == 1 && !bias_ &&
+             2.0 * static_cast<double>(rows) * static_cast<double>(p_.n) *
+                     static_cast<double>(p_.k) >=
+                 kSgemmFlops;
     for (int64_t l = 0; l < lead; l += grid.lead) {
       for (int64_t i = 0; i < rows; i += grid.rows) {
         for (int64_t j = 0; j < p_.n; j += grid.columns) {
@@ -197,7 +209,8 @@ class DnnlProduct final : public Kernel {
     std::unique_ptr<DnnlOp> op;
   };
   struct Block {
-    const DnnlOp* op;
+    const DnnlOp* op;  // null: by dnnl_sgemm
+    int64_t rows, columns;
     int64_t a, b, y;     // elements
     int64_t column;      // of the result, where the block begins
     uint64_t workspace;  // bytes
@@ -205,6 +218,10 @@ class DnnlProduct final : public Kernel {
 
   void AddBlock(int64_t a, int64_t b, int64_t y, int64_t column, int64_t lead,
                 int64_t rows, int64_t columns) {
+    if (sgemm_) {
+      blocks_.push_back({nullptr, rows, columns, a, b, y, column, 0});
+      return;
+    }
     auto it = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& s) {
       return s.lead == lead && s.rows == rows && s.columns == columns;
     });
@@ -212,7 +229,8 @@ class DnnlProduct final : public Kernel {
       it = shapes_.insert(
           it, {lead, rows, columns, MakePrimitive(lead, rows, columns)});
     }
-    blocks_.push_back({it->op.get(), a, b, y, column, workspace});
+    blocks_.push_back(
+        {it->op.get(), rows, columns, a, b, y, column, workspace});
     workspace += it->op->workspace_bytes();
   }
 
@@ -256,6 +274,10 @@ class DnnlProduct final : public Kernel {
     ParallelBlocks(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Block& block = blocks_[static_cast<size_t>(i)];
+        if (block.op == nullptr) {
+          Sgemm(block, a + block.a, b + block.b, y + block.y);
+          continue;
+        }
         void* operands[4];
         int n = 0;
         operands[n++] = const_cast<float*>(a + block.a);
@@ -269,9 +291,26 @@ class DnnlProduct final : public Kernel {
     });
   }
 
+  // (dnnl_sgemm takes row-major matrices and has memory of its own to pack
+  // them.)
+  void Sgemm(const Block& block, const float* a, const float* b,
+             float* y) const {
+    OneThread one_thread;
+    const bool ta = p_.a_column != 1, tb = p_.b_column != 1;
+    // A single row may have any distance from the next.
+    const int64_t lda = ta ? p_.a_column : std::max(p_.a_row, p_.k);
+    const int64_t ldb = tb ? p_.b_column : std::max(p_.b_row, p_.n);
+    dnnl::error::wrap_c_api(
+        dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', block.rows, block.columns,
+                   p_.k, static_cast<float>(p_.alpha), a, lda, b, ldb,
+                   p_.accumulate ? 1.0f : 0.0f, y, p_.n),
+        "oneDNN could not multiply");
+  }
+
   Product3 p_;
   Addend addend_;
-  bool bias_ = false;  // the addend is oneDNN's bias
+  bool bias_ = false;   // the addend is oneDNN's bias
+  bool sgemm_ = false;  // no primitives
   bool whole_run_ = false;
   std::vector<Shape> shapes_;
   std::vector<Block> blocks_;
