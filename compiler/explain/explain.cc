@@ -107,7 +107,11 @@ class Explainer {
     constexpr size_t kShown = 20;
     std::vector<std::string> names;
     for (const std::string& name : names_) {
-      if (!absl::StrContains(name, '/')) names.push_back(name);
+      // Not the chains, which are called after their ends: "fc1..loss".
+      if (absl::StrContains(name, '/') || absl::StrContains(name, "..")) {
+        continue;
+      }
+      names.push_back(name);
     }
     if (names.empty()) return "no nodes";
     if (names.size() <= kShown) return absl::StrJoin(names, ", ");

@@ -1,5 +1,6 @@
 // weft plan show | check | explain.
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -97,9 +98,34 @@ absl::Status Show(const CommandContext& context, const PlanFlags& flags) {
   return absl::OkStatus();
 }
 
+// What `weft` gives a program; a plan that asks for more would stop at its
+// first step.
+absl::Status CheckSources(const plan::Plan& plan) {
+  std::vector<std::string> given = {"counter:micro", "counter:step"};
+  const std::string& program = plan.program();
+  if (program == "train" || program == "eval") given.push_back(program);
+  for (const plan::Register& reg : plan.registers()) {
+    if (program != "load" || reg.state().empty()) continue;
+    given.push_back(absl::StrCat("load/", reg.state()));
+  }
+  for (const plan::Task& task : plan.tasks()) {
+    if (task.kind() != plan::Task::SOURCE ||
+        std::find(given.begin(), given.end(), task.binding()) != given.end()) {
+      continue;
+    }
+    return MakeError(
+        ErrorCode::kBadPlan,
+        absl::StrCat("task '", task.name(), "' is a source bound to '",
+                     task.binding(), "', which program '", program,
+                     "' is never given", DidYouMean(task.binding(), given)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const CommandContext& context, const PlanFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
   WEFT_RETURN_IF_ERROR(check::CheckPlan(plan));
+  WEFT_RETURN_IF_ERROR(CheckSources(plan));
   std::printf("plan '%s' is proved: %d tasks, %d registers, %d streams\n",
               plan.program().c_str(), plan.tasks_size(), plan.registers_size(),
               plan.streams_size());
@@ -145,7 +171,9 @@ void AddPlanCommands(CommandLine* line, CommandContext* context) {
       plan->Add("explain", "Says where a node runs, and which pass made it.",
                 "weft plan explain examples/fashion_mnist_mlp.txtpb fc1");
   AddFlags(explain, flags.get());
-  explain->Positional("node", &flags->node, "the node's name");
+  explain->Positional("node", &flags->node,
+                      "the node's name, or that of a scope",
+                      /*optional=*/true);
   explain->Run([=] { return Explain(*context, *flags); });
 }
 
