@@ -132,6 +132,12 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
       classes, LabelsOf(data.has_eval() ? data.eval() : data.train()));
 }
 
+// The simulated device's own memory is this process's, though the host does not
+// look into it.
+bool IsHostMemory(const Device& device) {
+  return device.info().host_mapped || device.plugin().name() == "sim";
+}
+
 // Before anything of that size is allocated.
 absl::Status CheckMemory(Os& os, const Prepared& prepared) {
   const std::vector<Device*> devices = prepared.devices.pointers();
@@ -141,7 +147,7 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
     WEFT_RETURN_IF_ERROR(memory.Reserve(plan).status());
   }
   // This process holds the state once more on its way to and from checkpoints,
-  // and the memory of devices that the host reaches.
+  // and the memory of devices that is the host's.
   uint64_t host = StateBytes(prepared.programs.graphs.at("train"));
   std::vector<std::string> here;
   for (size_t d = 0; d < devices.size(); ++d) {
@@ -152,7 +158,7 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
                        absl::StrCat(devices[d]->Name(), ": the plan takes ",
                                     planned, " bytes, the device has ", there));
     }
-    if (!devices[d]->info().host_mapped || planned == 0) continue;
+    if (!IsHostMemory(*devices[d]) || planned == 0) continue;
     host += planned;
     here.push_back(devices[d]->Name());
   }
