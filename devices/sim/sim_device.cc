@@ -7,6 +7,8 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace weft_sim {
@@ -202,6 +204,10 @@ Stream::Stream(Device* device, uint64_t notify_token)
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     thread_ = std::thread([this] { Loop(); });
+  } catch (const std::system_error& e) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw Error(WEFT_AGAIN,
+                std::string("no thread for the stream: ") + e.what());
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw;

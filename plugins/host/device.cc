@@ -63,6 +63,8 @@ absl::Status DeviceContext::Fail(absl::string_view call, weft_code code,
   ErrorCode error = ErrorCode::kDeviceFailed;
   if (code == WEFT_OOM) error = ErrorCode::kOutOfMemory;
   if (code == WEFT_CANCELED) error = ErrorCode::kCancelled;
+  // A stream that has a thread of its own, where the system has none left.
+  if (code == WEFT_AGAIN && call == "stream_open") error = ErrorCode::kNoThread;
   std::string message =
       absl::StrCat("device ", DeviceName(*plugin, index), ", ", call, ": ",
                    CodeName(code), ": ", Text(status.message));
