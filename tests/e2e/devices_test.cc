@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "plugins/host/test_plugins.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/testing/no_threads.h"
 #include "tests/e2e/harness.h"
 #include "tools/weft/prepare.h"
 #include "tools/weft/scalar_sinks.h"
@@ -49,6 +50,13 @@ const std::vector<Variant>& Variants() {
       {"mlp_dropout", false, {"model.builtin.args.dropout=0.25"}, 1e-5},
       {"lenet", true, {}, 1e-4},
       {"lenet_batch_norm", true, {"model.builtin.args.batch_norm=1"}, 1e-3},
+      // Channels that fill blocks: where the CPU (and T0, by host fallback)
+      // computes images in blocks, T1 has them in planes.
+      {"lenet_blocks", true, {"model.builtin.args.channels=16,32"}, 1e-4},
+      {"lenet_blocks_norm",
+       true,
+       {"model.builtin.args.channels=16,32", "model.builtin.args.batch_norm=1"},
+       1e-3},
   };
   return *variants;
 }
@@ -228,8 +236,24 @@ TEST(DevicesTest, NoMemoryIsAnErrorBeforeTheFirstStep) {
     EXPECT_TRUE(IsError(status, ErrorCode::kOutOfMemory)) << status;
     EXPECT_EQ(ExitCodeOf(status), 4);
     EXPECT_THAT(std::string(status.message()), HasSubstr("sim:0"));
-    EXPECT_TRUE(ListNames(JoinPath(job.Runs().back(), "ckpt")).empty());
+    EXPECT_TRUE(job.Runs().empty());
   }
+}
+
+TEST(DevicesTest, NoThreadForAStreamIsSaid) {
+  TestJob job("no_threads", Mlp());
+  absl::Status status;
+  {
+    runtime::testing::NoThreads none;
+    status = job.Train({"devices=sim"}).status();
+  }
+  EXPECT_TRUE(IsError(status, ErrorCode::kNoThread)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("sim:0, stream_open"));
+  // Streams are opened by the first program that runs.
+  ASSERT_EQ(job.Runs().size(), 1u);
+  EXPECT_THAT(ReadText(JoinPath(job.Runs()[0], "errors/rank_00000.json")),
+              HasSubstr("\"WEFT-3002\""));
+  EXPECT_TRUE(job.Train({"devices=sim", "epochs=1"}).ok());
 }
 
 // What the plan says, what the session asked for and what the devices gave.

@@ -81,6 +81,26 @@ TEST(TrainingTest, SameSeedSameBitsOtherSeedOtherBits) {
 
 // With logical shards the sum over a step is a tree of fixed shape: nothing of
 // how the work was spread may reach the bits.
+TEST(TrainingTest, TheResolvedJobRepeatsTheRun) {
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    TestJob job = MakeJob(variant);
+    absl::StatusOr<TrainResult> run =
+        job.Train(Plus(variant.sets, {"epochs=1"}));
+    ASSERT_TRUE(run.ok()) << run.status();
+    const std::string file = JoinPath(run->run_directory, "resolved_job.txtpb");
+    TrainOptions options = job.Options();
+    options.job_path = file;
+    absl::StatusOr<TrainResult> again = Train(options);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_NE(again->run_directory, run->run_directory);
+    EXPECT_EQ(StateOf(again->run_directory), StateOf(run->run_directory));
+    EXPECT_EQ(MetricsOf(again->run_directory), MetricsOf(run->run_directory));
+    EXPECT_EQ(ReadText(JoinPath(again->run_directory, "resolved_job.txtpb")),
+              ReadText(file));
+  }
+}
+
 TEST(TrainingTest, SameBitsHoweverTheWorkIsSpread) {
   for (const Variant& variant : Variants()) {
     SCOPED_TRACE(variant.name);

@@ -2,7 +2,6 @@
 // its code and the exit code that belongs to it, and leaves nothing half-done.
 
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include <filesystem>
 #include <functional>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "core/base/os.h"
 #include "core/base/sha256.h"
+#include "core/testing/gzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plugins/host/test_plugins.h"
@@ -23,20 +23,7 @@ namespace weft::e2e {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Gzip(const std::string& bytes) {
-  z_stream stream = {};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, 0), Z_OK);
-  std::string out(deflateBound(&stream, bytes.size()) + 32, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = bytes.size();
-  stream.next_out = reinterpret_cast<Bytef*>(&out[0]);
-  stream.avail_out = out.size();
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
+using ::testing::Not;
 
 // Replaces the file `name` of the data set by `change` of it.
 std::function<void(const TestJob&)> Change(
@@ -371,6 +358,15 @@ TEST(BadInputTest, GraphText) {
            with({{"\n}",
                   "\n  %more = weft.Output(%relu1) {name: \"logits\"}"
                   "\n}"}})},
+          {"an index outside of an axis",
+           Train(),
+           "WEFT-2014",
+           3,
+           {"'picked' (Gather)", "index 7", "axis 1 of [16,4]"},
+           with({{"%output/logits = weft.Output(%fc3)",
+                  "%columns = Constant() {value: tensor(i64[4], [0, 1, 2, 7])}"
+                  "\n  %picked = Gather(%fc3, %columns) {axis: 1}"
+                  "\n  %output/logits = weft.Output(%picked)"}})},
           {"another batch",
            Train({"batch_size=32"}),
            "WEFT-2004",
@@ -717,6 +713,40 @@ TEST(BadInputTest, Plugins) {
   PluginCopy(job).Write();
   Ended good = job.Weft(sim()).Wait();
   EXPECT_EQ(good.exit_code, 0) << good.err;
+}
+
+// What a folder of plugins is worth is said where somebody asks.
+TEST(BadInputTest, FoldersOfPlugins) {
+  TestJob job("folders", Mlp());
+  PluginCopy copy(job);
+  copy.Write();
+  const std::string missing = job.File("missing");
+  const std::string open = job.File("open");
+  ASSERT_TRUE(RealOs().MakeDirectories(open).ok());
+  WriteText(JoinPath(open, "libweft_sim.so"), "no plugin");
+  chmod(open.c_str(), 0777);
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"doctor"},
+                                             {"plugin", "list", "--explain"}}) {
+    const Environ path = {{"WEFT_PLUGIN_PATH", missing + ":" + open}};
+    const Ended end = job.Weft(args, path).Wait();
+    EXPECT_THAT(end.out, HasSubstr(missing)) << args[0];
+    EXPECT_THAT(end.out, HasSubstr("No such file"));
+    EXPECT_THAT(end.out, HasSubstr(open + ": writable by others (mode 0777)"));
+    if (args[0] == "doctor") {
+      EXPECT_EQ(end.exit_code, 5);
+      EXPECT_THAT(end.err, HasSubstr("WEFT-4001"));
+    } else {
+      EXPECT_EQ(end.exit_code, 0);
+      EXPECT_THAT(end.out, HasSubstr(JoinPath(open, "libweft_sim.so") +
+                                     " comes first and is refused"));
+      EXPECT_THAT(end.out, Not(HasSubstr("and is used")));
+    }
+  }
+  // Without such folders nothing is said of folders.
+  const Ended good = job.Weft({"plugin", "list", "--explain"}).Wait();
+  EXPECT_EQ(good.exit_code, 0);
+  EXPECT_THAT(good.out, Not(HasSubstr("folder ")));
 }
 
 TEST(BadInputTest, Checkpoints) {

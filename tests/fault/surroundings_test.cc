@@ -96,8 +96,40 @@ TEST(SurroundingsTest, LittleAddressSpace) {
     EXPECT_EQ(end.signal, 0) << end.err;
     EXPECT_THAT(end.exit_code, ::testing::AnyOf(0, 4, 5, 127)) << end.err;
     if (end.exit_code == 4) ++refused;
+    // One that had begun says how it ended, whoever got no memory.
+    for (const std::string& run : job.Runs()) {
+      if (end.exit_code == 0) break;
+      EXPECT_THAT(ReadText(JoinPath(run, "errors/rank_00000.json")),
+                  HasSubstr(absl::StrCat("\"exit_code\": ", end.exit_code)));
+    }
   }
   EXPECT_GT(refused, 0);
+}
+
+// The folders that a run's directory needs are made for it, and go with it.
+TEST(SurroundingsTest, ARefusedRunLeavesNothing) {
+  TestJob job("refused", Mlp());
+  const std::string place = job.File("new/place");
+  const Sets missing = {"data.train.idx.images=nowhere"};
+  std::vector<std::string> args = Train(missing);
+  args.insert(args.end(), {"--run-dir", place});
+  EXPECT_EQ(job.Weft(args).Wait().exit_code, 6);
+  EXPECT_FALSE(RealOs().Exists(job.File("new")));
+  // What was there stays.
+  ASSERT_TRUE(RealOs().MakeDirectories(job.File("new")).ok());
+  EXPECT_EQ(job.Weft(args).Wait().exit_code, 6);
+  EXPECT_TRUE(ListNames(job.File("new")).empty());
+  EXPECT_TRUE(RealOs().Exists(job.File("new")));
+  // A run that is resumed keeps its directory, and the reason.
+  ASSERT_EQ(job.Weft(Train({"epochs=1"})).Wait().exit_code, 0);
+  const std::string run = job.Runs()[0];
+  Ended refused = job.Weft({"train", "--resume", run, "--set", missing[0],
+                            "--set", "epochs=2"})
+                      .Wait();
+  EXPECT_EQ(refused.exit_code, 6) << refused.err;
+  EXPECT_THAT(ReadText(JoinPath(run, "errors/rank_00000.json")),
+              HasSubstr("\"WEFT-5001\""));
+  EXPECT_FALSE(StateOf(run).empty());
 }
 
 TEST(SurroundingsTest, AnOddLineCostsNoHistory) {

@@ -108,10 +108,12 @@ void PrintTrain(const TrainResult& result, bool json) {
         {"checkpoint", result.checkpoint},
         {"steps", result.steps},
         {"stopped", result.stopped},
-        {"loss", result.final_loss},
+        {"new_steps", result.new_steps},
+        {"loss", nullptr},
         {"first_step_seconds", result.first_step_seconds},
         {"inflate_seconds", result.inflate_seconds},
         {"device_bytes", result.device_bytes}};
+    if (result.new_steps > 0) out["loss"] = result.final_loss;
     if (result.eval.samples > 0) {
       out["eval_loss"] = result.eval.loss;
       AddMetrics("eval_", result.eval, &out);
@@ -134,6 +136,9 @@ void PrintTrain(const TrainResult& result, bool json) {
                 result.run_directory.c_str());
   } else if (result.eval.samples > 0) {
     std::printf("%s\n", MetricsText(result.eval).c_str());
+  } else if (result.new_steps == 0) {
+    std::printf("nothing left to do at step %llu\n",
+                static_cast<unsigned long long>(result.steps));
   } else {
     std::printf("loss %.6f\n", result.final_loss);
   }

@@ -12,8 +12,9 @@
 // (Session::RequestStop, through `on_session`) finishes the step, saves, and is
 // said in the result.
 //
-// Errors leave errors/rank_00000.json in the run directory, which exists from
-// the moment that the job is known to be good.
+// A job that is refused leaves nothing. From the moment that everything that it
+// asks for is there and fits, errors leave errors/rank_00000.json in the run
+// directory.
 //
 // Threading: one run at a time.
 #ifndef WEFT_TOOLS_WEFT_TRAINER_H_
@@ -82,7 +83,8 @@ struct TrainResult {
   std::string checkpoint;  // the last one
   uint64_t steps = 0;      // of the whole training, resumed steps included
   bool stopped = false;    // on request, before the last step
-  double final_loss = 0;   // of the last step
+  uint64_t new_steps = 0;  // of those, done by this call
+  double final_loss = 0;   // of the last one, where there is a new one
   EvalResult eval;
   double first_step_seconds = 0;  // from the start of the program
   double inflate_seconds = 0;     // of that, reading and inflating data

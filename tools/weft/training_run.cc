@@ -64,6 +64,8 @@ EvalResult EvalSums::Result(int64_t text_bytes) const {
 }
 
 absl::StatusOr<TrainResult> TrainingRun::Execute() {
+  const ThreadMemoryReport report(
+      [this](const absl::Status& status) { LeaveFailure(status); });
   absl::Status status =
       CatchOutOfMemory("the run", [this] { return ExecuteSteps(); });
   if (IsError(status, ErrorCode::kOutOfMemory)) {
@@ -78,10 +80,15 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   if (log_ != nullptr) {
     log_->Write("training_run.cc", __LINE__, status.ToString());
   }
+  LeaveFailure(status);
+  return status;
+}
+
+void TrainingRun::LeaveFailure(const absl::Status& status) {
+  if (!begun_ && directory_.is_new()) return directory_.Discard();
   std::string json = observe::FailureJson({status, 0, step_}, *options_.clock);
   // Where even this cannot be written, the status itself still says it.
   directory_.Write(kFailureFile, json).IgnoreError();
-  return status;
 }
 
 void TrainingRun::Talk(const std::string& line) {
@@ -96,7 +103,6 @@ absl::Status TrainingRun::ExecuteSteps() {
       log_, observe::RunLog::Open(*options_.os, *options_.clock,
                                   directory_.File("logs/rank_00000.log"),
                                   /*rank=*/0, /*world=*/1));
-  Talk(absl::StrCat("run directory ", directory_.path()));
   // Of an earlier attempt that this one resumes.
   options_.os->RemoveAll(directory_.File(kFailureFile)).IgnoreError();
   // A run that is resumed keeps its own until this job has proved to fit.
@@ -107,8 +113,8 @@ absl::Status TrainingRun::ExecuteSteps() {
   if (fresh) WEFT_RETURN_IF_ERROR(SavePlan());
   state_ =
       std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
-  Describe();
   WEFT_RETURN_IF_ERROR(StartSession());
+  Describe();
   WEFT_RETURN_IF_ERROR(StartState());
   if (!fresh) {
     WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
@@ -138,6 +144,7 @@ absl::Status TrainingRun::SavePlan() {
 }
 
 void TrainingRun::Describe() {
+  Talk(absl::StrCat("run directory ", directory_.path()));
   const Prepared& p = *prepared_;
   int64_t parameters = 0;
   for (const Node* node : p.programs.graphs.at("train").Nodes()) {
@@ -155,6 +162,10 @@ void TrainingRun::Describe() {
                     parameters, " parameters, ", Classes(p), "; ",
                     p.train_data->size(), " training samples, ", p.total_steps,
                     " steps of ", job_.batch_size()));
+  for (const auto& [device, bytes] : result_.device_bytes) {
+    Talk(absl::StrCat("memory ", device, " ",
+                      absl::StrFormat("%.1f", bytes / 1e6), " MB"));
+  }
 }
 
 absl::Status TrainingRun::StartSession() {
@@ -182,10 +193,6 @@ absl::Status TrainingRun::StartSession() {
                                                   session_options));
   WEFT_RETURN_IF_ERROR(LoadPrograms());
   result_.device_bytes = session_->PlannedBytes();
-  for (const auto& [device, bytes] : result_.device_bytes) {
-    Talk(absl::StrCat("memory ", device, " ",
-                      absl::StrFormat("%.1f", bytes / 1e6), " MB"));
-  }
   if (options_.on_session) options_.on_session(session_.get());
   return absl::OkStatus();
 }
@@ -226,6 +233,7 @@ absl::Status TrainingRun::StartState() {
     // It was killed before its first checkpoint.
     Talk("no checkpoint to resume from: starting again at step 0");
   }
+  begun_ = true;
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   return session_->Run("init", 0, 1, whatever).status();
@@ -271,6 +279,7 @@ absl::Status TrainingRun::Resume() {
                    absl::StrCat("shuffle ", then.shuffle(), " ", then.tail()),
                    absl::StrCat("shuffle ", now.shuffle(), " ", now.tail()));
   }
+  begun_ = true;
   step_ = saved_step_ = then.step();
   result_.checkpoint = loaded.directory;
   Talk(absl::StrCat("resuming at step ", step_, " from ", loaded.directory));
@@ -288,6 +297,8 @@ void TrainingRun::SayWhatChanged() {
   if (!text.ok()) return;  // the checkpoint is of no run directory
   absl::StatusOr<job::Job> before = ParseJob(kJobFile, *text);
   if (!before.ok()) return;
+  // One that an older version wrote may lack fields.
+  ResolveJob(directory_.File(kJobFile), &*before).IgnoreError();
   const std::string changes = JobChanges(*before, job_);
   if (changes.empty()) return;
   Talk(absl::StrCat("warning: the job is not the one of the checkpoint: ",
@@ -326,7 +337,10 @@ absl::Status TrainingRun::TrainLoop() {
     progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
                                            terminal, total, job_.batch_size());
   }
-  if (step_ == total) Talk("all steps are done already");
+  if (step_ == total) {
+    Talk(absl::StrCat("nothing is left to do: all ", total,
+                      " steps are done already"));
+  }
   first_step_ = step_;
   uint64_t every = job_.checkpoint().every_steps();
   while (step_ < total) {
@@ -335,6 +349,7 @@ absl::Status TrainingRun::TrainLoop() {
     WEFT_ASSIGN_OR_RETURN(uint64_t done, RunSteps(stop - step_));
     step_ += done;
     result_.steps = step_;
+    result_.new_steps += done;
     if (step_ < stop) {
       result_.stopped = true;
       break;
@@ -417,10 +432,14 @@ absl::Status TrainingRun::RunEvaluation() {
     MutexLock lock(&mu_);
     WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   }
+  // Of a run that was finished before, nobody has the loss any more.
+  const std::string loss =
+      result_.new_steps == 0
+          ? ""
+          : absl::StrFormat("  loss %.4f", result_.final_loss);
   Talk(absl::StrCat(
-      absl::StrFormat("epoch %.2f  step %d  loss %.4f  test loss %.4f  ",
-                      record.epoch, step_, result_.final_loss,
-                      result_.eval.loss),
+      absl::StrFormat("epoch %.2f  step %d%s  test loss %.4f  ", record.epoch,
+                      step_, loss, result_.eval.loss),
       MetricsText(result_.eval)));
   // The last update of all is seen by no later training loss.
   if (!std::isfinite(result_.eval.loss) && job_.guards().stop_on_nan()) {

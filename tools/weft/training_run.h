@@ -61,11 +61,13 @@ class TrainingRun {
   }
 
   // Everything from the job to the last checkpoint. A failure also leaves
-  // errors/rank_00000.json. Call once.
+  // errors/rank_00000.json, or, where nothing of a new run has begun yet, no
+  // run directory. Call once.
   absl::StatusOr<TrainResult> Execute();
 
  private:
   absl::Status ExecuteSteps();
+  void LeaveFailure(const absl::Status& status);
   absl::Status SavePlan();
   absl::Status StartSession();
   absl::Status LoadPrograms();
@@ -101,6 +103,9 @@ class TrainingRun {
   std::unique_ptr<Profiler> profiler_;  // null: not asked for
   std::unique_ptr<observe::Progress> progress_;
   std::unique_ptr<runtime::Session> session_;
+  // Everything that the job asks for is there and fits: from here on, a failure
+  // is the run's.
+  bool begun_ = false;
   uint64_t step_ = 0;        // updates done, at rest
   uint64_t first_step_ = 0;  // of this run, which may go on with another
   static constexpr uint64_t kNever = ~uint64_t{0};
