@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs the weft command and its plugins: PREFIX/bin/weft, and in
+# PREFIX/lib/weft/plugins, where the command looks, each plugin with its
+# manifest. What else lies there stays.
+#   ./bazelw run //:install -- ~/.local
+set -euo pipefail
+
+if [ $# -ne 1 ] || [[ $1 == -* || -z $1 ]]; then
+  echo "usage: ./bazelw run //:install -- PREFIX    (such as ~/.local or /usr/local)" >&2
+  exit 2
+fi
+prefix=$1
+# `bazel run` has left the user's directory.
+[[ $prefix == /* ]] || prefix=${BUILD_WORKING_DIRECTORY:-$PWD}/$prefix
+plugins=$prefix/lib/weft/plugins
+
+# Plugins are refused where others could replace them.
+umask 022
+mkdir -p "$prefix/bin" "$plugins"
+install -m 0755 tools/weft/weft "$prefix/bin/weft"
+for device in cpu sim; do
+  install -m 0755 "devices/$device/libweft_$device.so" "$plugins"
+  install -m 0644 "devices/$device/$device.weftplugin.txtpb" "$plugins"
+done
+echo "installed $prefix/bin/weft, which finds these plugins:"
+"$prefix/bin/weft" plugin list
