@@ -13,9 +13,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// A score that no softmax sees: exp(x - max) is exactly 0 for it.
-constexpr float kHidden = -1e30f;
-
 struct Config {
   int64_t batch, tokens;  // of a sample
   int64_t layers, width, heads, context, vocabulary;
@@ -71,12 +68,10 @@ class GptBuilder {
   absl::Status Build() {
     Value table;
     Value x = Embed(&table);
-    Value visible = CausalMask();
     for (int64_t i = 1; i <= c_.layers; ++i) {
       std::string block = absl::StrCat("block", i);
       Value y = b_.LayerNorm(block + "/norm1", x);
-      x = AddTo(x, block + "/attention",
-                Attention(block + "/attention", y, visible));
+      x = AddTo(x, block + "/attention", Attention(block + "/attention", y));
       y = b_.LayerNorm(block + "/norm2", x);
       x = AddTo(x, block + "/mlp", Mlp(block + "/mlp", y));
     }
@@ -111,45 +106,11 @@ class GptBuilder {
     return b_.Dropout("embedding/dropout", x, c_.dropout);
   }
 
-  // bool [tokens, tokens]: may row i look at column j?
-  Value CausalMask() {
-    auto iota = [&](absl::string_view name, const Ints& shape, int axis) {
-      return b_.Add("weft.Iota", name, {},
-                    {{"shape", shape}, {"dtype", DType::kI32}, {"axis", axis}});
-    };
-    Value row = iota("mask/row", {c_.tokens, 1}, 0);
-    Value column = iota("mask/column", {1, c_.tokens}, 1);
-    hidden_ = b_.Scalar("mask/hidden", kHidden);
-    return b_.Add("LessOrEqual", "mask", {column, row});
-  }
-
-  // [rows, width] -> [batch, heads, tokens, width / heads], or with the last
-  // two exchanged.
-  Value ToHeads(const std::string& name, Value x, bool exchange) {
-    x = b_.Reshape(name + "/heads", x,
-                   {c_.batch, c_.tokens, c_.heads, c_.width / c_.heads});
-    Ints perm = exchange ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3};
-    return b_.Add("Transpose", name + "/transpose", {x}, {{"perm", perm}});
-  }
-
-  Value Attention(const std::string& name, Value x, Value visible) {
+  // Each token looks at those up to itself.
+  Value Attention(const std::string& name, Value x) {
     x = b_.Linear(name + "/qkv", x, 3 * c_.width, Normal());
-    std::vector<Value> qkv = b_.SplitColumns(name + "/split", x, 3);
-    // Scaled before the product: it has tokens / (width / heads) times as many
-    // elements.
-    double size = static_cast<double>(c_.width / c_.heads);
-    Value scale = b_.Scalar(name + "/scale_factor",
-                            static_cast<float>(1 / std::sqrt(size)));
-    Value q = b_.Add("Mul", name + "/scaled", {qkv[0], scale});
-    q = ToHeads(name + "/q", q, /*exchange=*/false);
-    Value k = ToHeads(name + "/k", qkv[1], /*exchange=*/true);
-    Value v = ToHeads(name + "/v", qkv[2], /*exchange=*/false);
-    Value scores = b_.Add("MatMul", name + "/scores", {q, k});
-    scores = b_.Add("Where", name + "/masked", {visible, scores, hidden_});
-    Value weights = b_.Add("Softmax", name + "/softmax", {scores});
-    weights = b_.Dropout(name + "/dropout", weights, c_.dropout);
-    Value y = b_.Add("MatMul", name + "/mix", {weights, v});
-    y = b_.Add("Transpose", name + "/join", {y}, {{"perm", Ints{0, 2, 1, 3}}});
+    x = b_.Reshape(name + "/samples", x, {c_.batch, c_.tokens, 3 * c_.width});
+    Value y = b_.SelfAttention(name + "/mix", x, c_.heads, c_.dropout);
     y = b_.Reshape(name + "/rows", y, {rows(), c_.width});
     return b_.Linear(name + "/output", y, c_.width, Residual(c_));
   }
@@ -167,7 +128,6 @@ class GptBuilder {
 
   LayerBuilder b_;
   const Config& c_;
-  Value hidden_;
 };
 
 }  // namespace

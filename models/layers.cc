@@ -108,16 +108,14 @@ Value LayerBuilder::LayerNorm(absl::string_view name, Value x) {
   return Add("LayerNormalization", name, {x, scale, bias});
 }
 
-std::vector<Value> LayerBuilder::SplitColumns(absl::string_view name, Value x,
-                                              int parts) {
-  std::vector<Value> out(parts);
-  if (!status_.ok()) return out;
-  std::vector<int64_t> sizes(parts, type(x).shape.dim(1) / parts);
-  absl::StatusOr<Node*> node = graph_->Add(
-      "Split", name, {x}, {{"axis", 1}, {"split", std::move(sizes)}}, parts);
+Value LayerBuilder::SelfAttention(absl::string_view name, Value qkv,
+                                  int64_t heads, double dropout) {
+  if (!status_.ok()) return {};
+  AttrMap attrs = {{"heads", heads}, {"causal", 1}, {"ratio", dropout}};
+  absl::StatusOr<Node*> node =
+      graph_->Add("weft.SelfAttention", name, {qkv}, std::move(attrs), 2);
   status_ = node.status();
-  for (int i = 0; node.ok() && i < parts; ++i) out[i] = (*node)->output(i);
-  return out;
+  return node.ok() ? (*node)->output(0) : Value{};
 }
 
 Value LayerBuilder::Scalar(absl::string_view name, float value) {

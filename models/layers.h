@@ -55,8 +55,10 @@ class LayerBuilder {
   Value Reshape(absl::string_view name, Value x, const Shape& shape);
   Value Flatten(absl::string_view name, Value x);
 
-  // Columns of x [n, parts * m], cut into `parts` times [n, m].
-  std::vector<Value> SplitColumns(absl::string_view name, Value x, int parts);
+  // Causal: qkv [batch, tokens, 3 * width] -> [batch, tokens, width]. `dropout`
+  // is of the weights, in training.
+  Value SelfAttention(absl::string_view name, Value qkv, int64_t heads,
+                      double dropout);
 
   Value Variable(absl::string_view name, const Shape& shape,
                  const VariableInit& init,

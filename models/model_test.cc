@@ -105,7 +105,12 @@ TEST(ModelTest, GptArguments) {
   EXPECT_EQ(CountParameters(g), 9 * 6 + 10 * 6 + 2 * (12 * 36 + 13 * 6) + 12);
   int dropouts = 0;
   for (const Node* node : g.Nodes()) dropouts += node->Is(OpId::kDropout);
-  EXPECT_EQ(dropouts, 1 + 2 * 3);
+  EXPECT_EQ(dropouts, 1 + 2 * 2);
+  const Node* attention = g.FindNode("block2/attention/mix");
+  ASSERT_NE(attention, nullptr);
+  EXPECT_EQ(g.View(*attention).Int("heads"), 3);
+  EXPECT_EQ(g.View(*attention).Int("causal"), 1);
+  EXPECT_EQ(g.View(*attention).Float("ratio"), 0.1);
   struct Case {
     const char* key;
     const char* value;

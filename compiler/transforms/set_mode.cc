@@ -16,6 +16,10 @@ uint64_t HashName(absl::string_view name) {
   return hash;
 }
 
+int64_t StreamOf(const Node& node) {
+  return static_cast<int64_t>(HashName(node.name()));
+}
+
 class ModeSetter {
  public:
   ModeSetter(Graph* graph, Mode mode, uint64_t seed)
@@ -27,6 +31,9 @@ class ModeSetter {
       if (node->Is(OpId::kDropout)) {
         WEFT_RETURN_IF_ERROR(Dropout(*node));
         changed = true;
+      } else if (DropsWeights(*node) && mode_ == Mode::kTrain) {
+        WEFT_RETURN_IF_ERROR(SelfAttention(*node));
+        changed = true;
       } else if (HasRunningStatistics(*node) && mode_ == Mode::kTrain) {
         WEFT_RETURN_IF_ERROR(BatchNormalization(*node));
         changed = true;
@@ -37,7 +44,9 @@ class ModeSetter {
 
  private:
   absl::Status Dropout(const Node& node);
+  absl::Status SelfAttention(const Node& node);
   absl::Status BatchNormalization(const Node& node);
+  bool DropsWeights(const Node& node) const;
   bool HasRunningStatistics(const Node& node) const;
   absl::Status AddEma(const Node& norm, Value variable, Value batch,
                       absl::string_view what, double momentum);
@@ -90,15 +99,33 @@ absl::Status ModeSetter::Dropout(const Node& node) {
     return ReplaceNode(graph_, node.id(), {node.input(0)});
   }
   WEFT_ASSIGN_OR_RETURN(Value counter, Counter());
-  uint64_t stream = HashName(node.name());
   AttrMap attrs = {{"ratio", ratio},
                    {"seed", static_cast<int64_t>(seed_)},
-                   {"stream", static_cast<int64_t>(stream)}};
+                   {"stream", StreamOf(node)}};
   WEFT_ASSIGN_OR_RETURN(Node * training,
                         AddLike(node, "weft.DropoutTraining",
                                 absl::StrCat(node.name(), "/training"),
                                 {node.input(0), counter}, std::move(attrs), 2));
   return ReplaceNode(graph_, node.id(), {training->output(0)});
+}
+
+bool ModeSetter::DropsWeights(const Node& node) const {
+  if (!node.Is(OpId::kSelfAttention)) return false;
+  OpView view = graph_->View(node);
+  return !view.has_input(1) && view.Float("ratio") != 0;
+}
+
+absl::Status ModeSetter::SelfAttention(const Node& node) {
+  WEFT_ASSIGN_OR_RETURN(Value counter, Counter());
+  AttrMap attrs = node.attrs();
+  attrs.Set("seed", static_cast<int64_t>(seed_));
+  attrs.Set("stream", StreamOf(node));
+  WEFT_ASSIGN_OR_RETURN(Node * training,
+                        AddLike(node, "weft.SelfAttention",
+                                absl::StrCat(node.name(), "/training"),
+                                {node.input(0), counter}, std::move(attrs), 2));
+  return ReplaceNode(graph_, node.id(),
+                     {training->output(0), training->output(1)});
 }
 
 bool ModeSetter::HasRunningStatistics(const Node& node) const {

@@ -4,11 +4,14 @@
 //
 // - Dropout: weft.DropoutTraining in kTrain, removed in kEval; removed in both
 //   where its ratio is 0.
+// - weft.SelfAttention without a counter: in kTrain it gets one, where its
+// ratio
+//   is not 0, and drops weights from then on.
 // - BatchNormalization {training_mode: 0} whose statistics are weft.Variables:
 //   in kTrain weft.BatchNormTraining, and a weft.EmaUpdate of each statistic;
 //   in kEval it stays.
 //
-// Each Dropout gets a stream of random numbers of its own: RandomStream() of
+// Each of these gets a stream of random numbers of its own: RandomStream() of
 // the name that the user gave the node, beside `seed`. A weft.Counter of the
 // micro rate, one for the whole graph, makes every micro-batch draw others. A
 // running statistic r with momentum m and the batch's statistic b becomes r * m

@@ -93,6 +93,31 @@ TEST(SetModeTest, StreamsFollowTheNameAndNothingElse) {
   EXPECT_EQ(static_cast<uint64_t>(d), 0xaf63d94c8601e773u);
 }
 
+TEST(SetModeTest, AttentionDropsWeightsInTraining) {
+  const char* body = R"(
+%x = weft.Input() {dtype: f32, shape: [2, 3, 12]}
+%a = weft.SelfAttention(%x) {heads: 2, ratio: 0.25, scale: 0.5}
+%b = weft.SelfAttention(%x) {heads: 2}
+%d = Dropout(%a) {ratio: 0.5}
+%o = weft.Output(%d) {name: "y"}
+%p = weft.Output(%b) {name: "z"})";
+  PassRun run = RunPass("set_mode", body, Training());
+  EXPECT_NE(run.body.find("weft.SelfAttention(%x, %counter) {heads: 2, ratio: "
+                          "0.25, scale: 0.5, seed: 7, stream: "),
+            std::string::npos)
+      << run.body;
+  EXPECT_NE(run.body.find("weft.SelfAttention(%x) {heads: 2}"),
+            std::string::npos)
+      << run.body;
+  // One counter for all.
+  EXPECT_EQ(run.body.find("counter_1"), std::string::npos) << run.body;
+  // In evaluation the form says already that nothing is dropped.
+  PassRun eval = RunPass("set_mode", body);
+  EXPECT_NE(eval.body.find("weft.SelfAttention(%x) {heads: 2, ratio: 0.25"),
+            std::string::npos)
+      << eval.body;
+}
+
 TEST(SetModeTest, BatchNormUpdatesItsStatistics) {
   PassRun run = RunPass("set_mode", kNorm, Training());
   for (const char* line :
