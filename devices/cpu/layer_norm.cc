@@ -82,41 +82,6 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
   });
 }
 
-// The sums of first(i) and second(i) over a row of n, each as ReduceRow would.
-template <class T, class F>
-void SumTwo(int64_t n, F f, T* first, T* second) {
-  TreeOf<SumOf, T> one, two;
-  for (int64_t begin = 0; begin < n; begin += kRowBlock) {
-    const int64_t end = std::min(n, begin + kRowBlock);
-    T lanes[2][kLanes] = {};
-    int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (int l = 0; l < kLanes; ++l) {
-        T a, b;
-        f(i + l, &a, &b);
-        lanes[0][l] += a;
-        lanes[1][l] += b;
-      }
-    }
-    for (int l = 0; i < end; ++i, ++l) {
-      T a, b;
-      f(i, &a, &b);
-      lanes[0][l] += a;
-      lanes[1][l] += b;
-    }
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int l = 0; l < width; ++l) {
-        lanes[0][l] += lanes[0][l + width];
-        lanes[1][l] += lanes[1][l + width];
-      }
-    }
-    one.Add(lanes[0][0]);
-    two.Add(lanes[1][0]);
-  }
-  *first = one.Result();
-  *second = two.Result();
-}
-
 // With x^ = (x - mean) * inv and g = dy * scale, over rows of D:
 // dx = inv * (g - mean(g) - x^ mean(g x^)); dscale = sum dy x^ and
 // dbias = sum dy over the rows. One pass: each block of kColumnBlock rows
@@ -134,16 +99,12 @@ void RunGradRows(const Rows& s, const Args& a, int64_t begin, int64_t end,
     const T* x = a.Input<T>(1) + r * s.size;
     T* __restrict dx = a.Output<T>(0) + r * s.size;
     const T m = a.Input<T>(3)[r], k = a.Input<T>(4)[r];
-    T mean_g, mean_gx;
-    SumTwo<T>(
-        s.size,
-        [=](int64_t i, T* g, T* gx) {
-          *g = dy[i] * scale[i];
-          *gx = *g * ((x[i] - m) * k);
-        },
-        &mean_g, &mean_gx);
-    mean_g /= count;
-    mean_gx /= count;
+    auto g = [=](int64_t i) { return dy[i] * scale[i]; };
+    const T mean_g = ReduceRow<SumOf, T>(s.size, g) / count;
+    const T mean_gx =
+        ReduceRow<SumOf, T>(
+            s.size, [=](int64_t i) { return g(i) * ((x[i] - m) * k); }) /
+        count;
     for (int64_t i = 0; i < s.size; ++i) {
       const T hat = (x[i] - m) * k;
       dx[i] = k * (dy[i] * scale[i] - mean_g - hat * mean_gx);
