@@ -15,3 +15,5 @@ export OMP_NUM_THREADS=$threads
 cd "$(dirname "$0")"
 ./torch_train.py --model mlp --steps 300 --threads "$threads"
 ./torch_train.py --model lenet --steps 100 --threads "$threads" --channels_last
+./torch_gpt.py --threads "$threads"
+./torch_gpt.py --threads "$threads" --dropout 0.1

@@ -181,13 +181,6 @@ struct GeluOp {  // x * Phi(x)
     return C(0.5) * x * Erfc(-x * C(0.70710678118654752440));
   }
 };
-struct GeluTanhOp {
-  template <class C>
-  static C Apply(C x) {
-    const C k = C(0.79788456080286535588);  // sqrt(2 / pi)
-    return C(0.5) * x * (C(1) + Tanh(k * (x + C(0.044715) * x * x * x)));
-  }
-};
 struct ReciprocalOp {
   template <class C>
   static C Apply(C x) {
