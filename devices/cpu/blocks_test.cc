@@ -123,6 +123,8 @@ TEST(Blocks, Convolutions) {
 // megabytes of scratch, a direct convolution next to none.
 TEST(Blocks, WinogradConvolutions) {
   if (!WithAvx512()) GTEST_SKIP() << "oneDNN has it for AVX-512 alone";
+  // The reference takes seconds, and isa_test compares no convolutions.
+  if (std::getenv("TEST_ISA") != nullptr) GTEST_SKIP() << "of one class alone";
   Values values(10);
   const ConvCase c = {{8, 32, 32, 31}, {32, 32, 3, 3}, {1, 1},
                       {1, 1, 1, 1},    {1, 1},         1};
