@@ -236,7 +236,12 @@ TEST(DevicesTest, NoMemoryIsAnErrorBeforeTheFirstStep) {
     EXPECT_TRUE(IsError(status, ErrorCode::kOutOfMemory)) << status;
     EXPECT_EQ(ExitCodeOf(status), 4);
     EXPECT_THAT(std::string(status.message()), HasSubstr("sim:0"));
-    EXPECT_TRUE(job.Runs().empty());
+    // The device says so when the first program asks it for memory.
+    ASSERT_FALSE(job.Runs().empty());
+    const std::string run = job.Runs().back();
+    EXPECT_TRUE(ListNames(JoinPath(run, "ckpt")).empty());
+    EXPECT_THAT(ReadText(JoinPath(run, "errors/rank_00000.json")),
+                HasSubstr("\"WEFT-3001\""));
   }
 }
 

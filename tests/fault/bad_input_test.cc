@@ -1,21 +1,17 @@
 // Input that is wrong, through the real command: each is one typed error with
 // its code and the exit code that belongs to it, and leaves nothing half-done.
 
-#include <sys/stat.h>
-
-#include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/os.h"
-#include "core/base/sha256.h"
 #include "core/testing/gzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "plugins/host/test_plugins.h"
 #include "tests/e2e/harness.h"
 #include "tests/fault/case.h"
 
@@ -23,7 +19,6 @@ namespace weft::e2e {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Replaces the file `name` of the data set by `change` of it.
 std::function<void(const TestJob&)> Change(
@@ -274,21 +269,28 @@ TEST(BadInputTest, DataThatDoesNotFit) {
       });
 }
 
-// The model as the command prints it, with one defect.
-TEST(BadInputTest, GraphText) {
-  TestJob printer("printer", Mlp());
-  Ended shown = printer.Weft({"plan", "show", "job.txtpb", "--graph"}).Wait();
-  ASSERT_EQ(shown.exit_code, 0) << shown.err;
-  auto with = [&](std::vector<std::pair<std::string, std::string>> changes) {
-    return [=](const TestJob& job) {
-      std::string text = shown.out;
-      for (const auto& [from, to] : changes) {
-        ASSERT_NE(text.find(from), std::string::npos) << from;
-        text.replace(text.find(from), from.size(), to);
-      }
-      WriteText(job.File("model.graph"), text);
-    };
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+// Puts the model as the command prints it into the job's folder, with one
+// defect.
+std::function<void(const TestJob&)> Printed(const Changes& changes) {
+  static const std::string* text = [] {
+    TestJob printer("printer", Mlp());
+    Ended shown = printer.Weft({"plan", "show", "job.txtpb", "--graph"}).Wait();
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    return new std::string(shown.out);
+  }();
+  return [=](const TestJob& job) {
+    std::string changed = *text;
+    for (const auto& [from, to] : changes) {
+      ASSERT_NE(changed.find(from), std::string::npos) << from;
+      changed.replace(changed.find(from), from.size(), to);
+    }
+    WriteText(job.File("model.graph"), changed);
   };
+}
+
+TEST(BadInputTest, GraphText) {
   CheckCases(
       "graph", R"(graph_text { path: "model.graph" })",
       {
@@ -298,19 +300,19 @@ TEST(BadInputTest, GraphText) {
            "WEFT-2001",
            3,
            {"model.graph", "'relu1'", "'Rellu'", "did you mean 'Relu'"},
-           with({{"= Relu(", "= Rellu("}})},
+           Printed({{"= Relu(", "= Rellu("}})},
           {"unknown attribute",
            Train(),
            "WEFT-2002",
            3,
            {"'fc1'", "'transC'", "did you mean 'transA'"},
-           with({{"transB: 1", "transC: 1"}})},
+           Printed({{"transB: 1", "transC: 1"}})},
           {"bad attribute",
            Train(),
            "WEFT-2003",
            3,
            {"'fc1'", "transB"},
-           with({{"transB: 1", "transB: 7"}})},
+           Printed({{"transB: 1", "transB: 7"}})},
           {"shape mismatch",
            Train(),
            "WEFT-2004",
@@ -319,67 +321,75 @@ TEST(BadInputTest, GraphText) {
            {"'fc1' (Gemm)", "[16,64]", "[12,63]",
             "'fc1/weight' (weft.Variable) f32[12,63]",
             "'flatten' (Flatten) f32[16,64]"},
-           with({{"[12, 64]", "[12, 63]"}, {"f32[12,64]", "f32[12,63]"}})},
+           Printed({{"[12, 64]", "[12, 63]"}, {"f32[12,64]", "f32[12,63]"}})},
           {"syntax",
            Train(),
            "WEFT-2008",
            3,
            {"model.graph: 6:"},
-           with({{"Gemm(", "Gemm(("}})},
+           Printed({{"Gemm(", "Gemm(("}})},
           {"no logits",
            Train(),
            "WEFT-2007",
            3,
            {"logits"},
-           with({{"\"logits\"", "\"logit\""}})},
+           Printed({{"\"logits\"", "\"logit\""}})},
           {"too few inputs",
            Train(),
            "WEFT-2006",
            3,
            {"'relu1'"},
-           with({{"Relu(%fc1)", "Relu()"}})},
+           Printed({{"Relu(%fc1)", "Relu()"}})},
           {"a name that checkpoints use",
            Train(),
            "WEFT-2007",
            3,
            {"model.graph: 6:", "'__metadata__'"},
-           with({{"%fc1 =", "%\"__metadata__\" ="}})},
+           Printed({{"%fc1 =", "%\"__metadata__\" ="}})},
           {"a name that is no text",
            Train(),
            "WEFT-2007",
            3,
            {"'\\xff'", "UTF-8"},
-           with({{"%fc1 =", "%\"\\xff\" ="}})},
+           Printed({{"%fc1 =", "%\"\\xff\" ="}})},
           {"two outputs of a name",
            Train(),
            "WEFT-2007",
            3,
            {"'logits'", "also given to node"},
-           with({{"\n}",
-                  "\n  %more = weft.Output(%relu1) {name: \"logits\"}"
-                  "\n}"}})},
+           Printed({{"\n}",
+                     "\n  %more = weft.Output(%relu1) {name: \"logits\"}"
+                     "\n}"}})},
+      });
+}
+
+TEST(BadInputTest, GraphTextThatDoesNotFit) {
+  CheckCases(
+      "graph", R"(graph_text { path: "model.graph" })",
+      {
           {"an index outside of an axis",
            Train(),
            "WEFT-2014",
            3,
            {"'picked' (Gather)", "index 7", "axis 1 of [16,4]"},
-           with({{"%output/logits = weft.Output(%fc3)",
-                  "%columns = Constant() {value: tensor(i64[4], [0, 1, 2, 7])}"
-                  "\n  %picked = Gather(%fc3, %columns) {axis: 1}"
-                  "\n  %output/logits = weft.Output(%picked)"}})},
+           Printed(
+               {{"%output/logits = weft.Output(%fc3)",
+                 "%columns = Constant() {value: tensor(i64[4], [0, 1, 2, 7])}"
+                 "\n  %picked = Gather(%fc3, %columns) {axis: 1}"
+                 "\n  %output/logits = weft.Output(%picked)"}})},
           {"another batch",
            Train({"batch_size=32"}),
            "WEFT-2004",
            3,
            {"'image'", "f32[16,8,8]", "32 samples"},
-           with({})},
+           Printed({})},
           {"other images",
            Train(),
            "WEFT-2004",
            3,
            {"'image'", "f32[16,4,16]", "f32[16,8,8]"},
-           with({{"[16, 8, 8]", "[16, 4, 16]"},
-                 {"f32[16,8,8]", "f32[16,4,16]"}})},
+           Printed({{"[16, 8, 8]", "[16, 4, 16]"},
+                    {"f32[16,8,8]", "f32[16,4,16]"}})},
       });
 }
 
@@ -591,162 +601,6 @@ TEST(BadInputTest, ALossThatIsNotFinite) {
                              "guards.stop_on_nan=false"}))
                  .Wait();
   EXPECT_EQ(on.exit_code, 0) << on.err;
-}
-
-// A program in the job's folder, with the plugins that belong to it: wherever
-// tests run, below /tmp too, those may be trusted. The simulated device is
-// there to be spoilt.
-struct PluginCopy {
-  explicit PluginCopy(const TestJob& job) : dir(job.File("lib/weft/plugins")) {
-    namespace fs = std::filesystem;
-    const std::string bin = job.File("bin");
-    for (const std::string& made : {bin, dir}) {
-      EXPECT_TRUE(RealOs().MakeDirectories(made).ok());
-    }
-    for (fs::path at = dir; at != job.folder(); at = at.parent_path()) {
-      chmod(at.c_str(), 0755);
-    }
-    chmod(bin.c_str(), 0755);
-    chmod(job.folder().c_str(), 0755);
-    fs::copy_file(RunfilePath("tools/weft/weft"), JoinPath(bin, "weft"),
-                  fs::copy_options::overwrite_existing);
-    for (const char* file : {"libweft_cpu.so", "cpu.weftplugin.txtpb"}) {
-      fs::copy_file(RunfilePath(JoinPath("devices/cpu", file)),
-                    JoinPath(dir, file), fs::copy_options::overwrite_existing);
-    }
-    so = ReadText(RunfilePath("devices/sim/libweft_sim.so"));
-    manifest = ReadText(RunfilePath("devices/sim/sim.weftplugin.txtpb"));
-  }
-  // With the manifest that belongs to what `so` now is.
-  void Write(mode_t mode = 0644) {
-    const size_t at = manifest.find("sha256: \"") + 9;
-    WriteRaw(std::string(manifest).replace(at, 64, Sha256Hex(so)), mode);
-  }
-  void WriteRaw(const std::string& text, mode_t mode = 0644) {
-    WriteText(JoinPath(dir, "libweft_sim.so"), so);
-    WriteText(JoinPath(dir, "sim.weftplugin.txtpb"), text);
-    chmod(JoinPath(dir, "libweft_sim.so").c_str(), mode);
-  }
-  // Field 0 of the note in the file: the ABI that it was made for.
-  void SetAbiMajor(char major) {
-    const std::string note("\5\0\0\0\24\0\0\0\1\0\0\0WEFT\0\0\0\0", 20);
-    ASSERT_NE(so.find(note), std::string::npos);
-    so[so.find(note) + note.size()] = major;
-  }
-
-  std::string dir, so, manifest;
-};
-
-TEST(BadInputTest, Plugins) {
-  auto sim = [](const std::string& device = "sim:0") {
-    return Train({"devices=" + device});
-  };
-  auto install = [](const std::function<void(PluginCopy*)>& write) {
-    return [=](const TestJob& job) {
-      PluginCopy copy(job);
-      write(&copy);
-    };
-  };
-  CheckCases(
-      "plugin", Mlp(),
-      {
-          {"not found",
-           sim("toaster"),
-           "WEFT-4001",
-           5,
-           {"'toaster'", "libweft_toaster.so"}},
-          {"no such device", sim("sim:9"), "WEFT-4006", 5, {"sim", "9"}},
-          {"bad name", sim(":0"), "WEFT-1005", 2, {"':0'"}},
-          {"unknown option", sim("sim:0?teir=T0"), "WEFT-1005", 2, {"'teir'"}},
-          {"relative path",
-           sim(),
-           "WEFT-4002",
-           5,
-           {"not absolute"},
-           {},
-           {{"WEFT_PLUGIN_PATH", "plugins"}}},
-          {"world-writable",
-           sim(),
-           "WEFT-4002",
-           5,
-           {"libweft_sim.so", "0666"},
-           install([](PluginCopy* p) { p->Write(0666); })},
-          {"truncated",
-           sim(),
-           "WEFT-4003",
-           5,
-           {"libweft_sim.so", "truncated"},
-           install([](PluginCopy* p) {
-             p->so.resize(p->so.size() / 2);
-             p->Write();
-           })},
-          {"not a plugin",
-           sim(),
-           "WEFT-4003",
-           5,
-           {"libweft_sim.so", "ELF"},
-           install([](PluginCopy* p) {
-             p->so = std::string(5000, 'x');
-             p->Write();
-           })},
-          {"wrong ABI",
-           sim(),
-           "WEFT-4004",
-           5,
-           {"libweft_sim.so", "ABI 2."},
-           install([](PluginCopy* p) {
-             p->SetAbiMajor(2);
-             p->Write();
-           })},
-          {"not the file of the manifest",
-           sim(),
-           "WEFT-4005",
-           5,
-           {"sha256"},
-           install([](PluginCopy* p) {
-             p->so += "x";
-             p->WriteRaw(p->manifest);
-           })},
-      });
-  // The same copy without a defect works.
-  TestJob job("plugin", Mlp());
-  PluginCopy(job).Write();
-  Ended good = job.Weft(sim()).Wait();
-  EXPECT_EQ(good.exit_code, 0) << good.err;
-}
-
-// What a folder of plugins is worth is said where somebody asks.
-TEST(BadInputTest, FoldersOfPlugins) {
-  TestJob job("folders", Mlp());
-  PluginCopy copy(job);
-  copy.Write();
-  const std::string missing = job.File("missing");
-  const std::string open = job.File("open");
-  ASSERT_TRUE(RealOs().MakeDirectories(open).ok());
-  WriteText(JoinPath(open, "libweft_sim.so"), "no plugin");
-  chmod(open.c_str(), 0777);
-  for (const std::vector<std::string>& args :
-       std::vector<std::vector<std::string>>{{"doctor"},
-                                             {"plugin", "list", "--explain"}}) {
-    const Environ path = {{"WEFT_PLUGIN_PATH", missing + ":" + open}};
-    const Ended end = job.Weft(args, path).Wait();
-    EXPECT_THAT(end.out, HasSubstr(missing)) << args[0];
-    EXPECT_THAT(end.out, HasSubstr("No such file"));
-    EXPECT_THAT(end.out, HasSubstr(open + ": writable by others (mode 0777)"));
-    if (args[0] == "doctor") {
-      EXPECT_EQ(end.exit_code, 5);
-      EXPECT_THAT(end.err, HasSubstr("WEFT-4001"));
-    } else {
-      EXPECT_EQ(end.exit_code, 0);
-      EXPECT_THAT(end.out, HasSubstr(JoinPath(open, "libweft_sim.so") +
-                                     " comes first and is refused"));
-      EXPECT_THAT(end.out, Not(HasSubstr("and is used")));
-    }
-  }
-  // Without such folders nothing is said of folders.
-  const Ended good = job.Weft({"plugin", "list", "--explain"}).Wait();
-  EXPECT_EQ(good.exit_code, 0);
-  EXPECT_THAT(good.out, Not(HasSubstr("folder ")));
 }
 
 TEST(BadInputTest, Checkpoints) {

@@ -41,20 +41,23 @@ const SampleMap& Samples() {
       {"WEFT-2008", "syntax"},
       {"WEFT-2013", "unknown model"},
       {"WEFT-2014", "an index outside of an axis"},
+      {"WEFT-5001", "missing images"},
+      {"WEFT-5002", "truncated gzip"},
+      {"WEFT-5003", "wrong magic"},
+      {"WEFT-5004", "label out of range"},
+  };
+  // Of the other tests, which run these rows.
+  static const auto* refused = new SampleMap{{"WEFT-3001", "beyond a limit"}};
+  static const auto* plugins = new SampleMap{
       {"WEFT-4001", "not found"},
       {"WEFT-4002", "world-writable"},
       {"WEFT-4003", "truncated"},
       {"WEFT-4004", "wrong ABI"},
       {"WEFT-4005", "not the file of the manifest"},
       {"WEFT-4006", "no such device"},
-      {"WEFT-5001", "missing images"},
-      {"WEFT-5002", "truncated gzip"},
-      {"WEFT-5003", "wrong magic"},
-      {"WEFT-5004", "label out of range"},
   };
-  // Of the other test, which runs these rows.
-  static const auto* refused = new SampleMap{{"WEFT-3001", "beyond a limit"}};
   const absl::string_view test = program_invocation_short_name;
+  if (test == "bad_plugins_test") return *plugins;
   return test == "refusal_test" ? *refused : *samples;
 }
 

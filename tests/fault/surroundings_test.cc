@@ -64,10 +64,10 @@ TEST(SurroundingsTest, AnyRunOfSetFieldsCanBeResumed) {
 TEST(SurroundingsTest, ClosedStandardStreams) {
   TestJob job("closed", Mlp());
   // Without the streams a leak checker's own thread crashes.
-  const std::string command = absl::StrCat(
-      "cd '", job.folder(), "' && ASAN_OPTIONS=detect_leaks=0 ",
-      "WEFT_RUNS_DIR=runs '", RunfilePath("tools/weft/weft"),
-      "' train job.txtpb --set epochs=1");
+  const std::string command =
+      absl::StrCat("cd '", job.folder(), "' && ASAN_OPTIONS=detect_leaks=0 ",
+                   "WEFT_RUNS_DIR=runs '", RunfilePath("tools/weft/weft"),
+                   "' train job.txtpb --set epochs=1");
   EXPECT_EQ(std::system(absl::StrCat(command, " <&- 2>&- >out").c_str()), 0);
   ASSERT_EQ(job.Runs().size(), 1u);
   const std::string run = job.Runs()[0];
