@@ -3,14 +3,19 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
+#include "devices/cpu/bf16.h"
 #include "plugins/sdk/weft_host.hpp"
 
 namespace weft_cpu {
 namespace {
 
 constexpr size_t kContexts = 64;
+
+enum class Bf16 { kAuto, kDnnl, kF32 };
+std::atomic<Bf16> bf16{Bf16::kAuto};
 
 void Bind(const dnnl::memory& memory, void* address) {
   if (memory.get_data_handle() != address) memory.set_data_handle(address);
@@ -44,6 +49,26 @@ const dnnl::engine& CpuEngine() {
   static const auto* const engine =
       new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return *engine;
+}
+
+bool ChooseBf16(std::string_view name) {
+  for (auto [known, value] :
+       {std::pair("auto", Bf16::kAuto), std::pair("onednn", Bf16::kDnnl),
+        std::pair("f32", Bf16::kF32)}) {
+    if (name != known) continue;
+    bf16 = value;
+    return true;
+  }
+  return false;
+}
+
+bool MultipliesBf16() {
+  const Bf16 choice = bf16;
+  if (choice != Bf16::kAuto) return choice == Bf16::kDnnl;
+  // Classes are sets of bits, each for something that the processor has.
+  constexpr auto kAmx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (has & kAmx) == kAmx;
 }
 
 dnnl::primitive_attr UserScratchpad() {

@@ -57,3 +57,12 @@ for test in "$@"; do
     fi
   done
 done
+
+# Both ways of multiplying bf16; by default a processor takes one of them.
+for way in onednn f32; do
+  TEST_BF16=$way "$3" > "$TEST_TMPDIR/out" 2>&1 || {
+    cat "$TEST_TMPDIR/out"
+    echo "$3 fails with bf16=$way"
+    exit 1
+  }
+done

@@ -138,6 +138,9 @@ Device& CpuDevice() {
     if (const char* isa = std::getenv("TEST_ISA")) {
       options.emplace_back("isa", isa);
     }
+    if (const char* bf16 = std::getenv("TEST_BF16")) {
+      options.emplace_back("bf16", bf16);
+    }
     absl::StatusOr<std::unique_ptr<Device>> opened =
         Device::Open(**plugin, 0, options);
     EXPECT_TRUE(opened.ok()) << opened.status();

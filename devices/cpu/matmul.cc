@@ -1,7 +1,9 @@
-// MatMul and Gemm: oneDNN for f32, plain loops for f64. A large product is cut
-// into blocks of the result, each one oneDNN call in one thread.
+// MatMul and Gemm: oneDNN for f32, and for bf16 where the processor multiplies
+// it fast (otherwise bf16 goes through f32), plain loops for f64. A large
+// product is cut into blocks of the result, each one oneDNN call in one thread.
 #include "devices/cpu/dnnl_op.h"  // before target.h
 //
+#include "devices/cpu/bf16.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/map.h"
 #include "devices/cpu/parallel.h"
@@ -97,14 +99,11 @@ class PlainProduct final : public Kernel {
   Addend addend_;
 };
 
-// ---- f32
+// ---- f32, bf16
 // ---------------------------------------------------------------------
 
 using Dims = dnnl::memory::dims;
-
-dnnl::memory::desc Matrix(const Dims& dims, const Dims& strides) {
-  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
-}
+using Type = dnnl::memory::data_type;
 
 // A block of the result that is worth a thread of its own: some 100 us. Few
 // blocks are large, as each packs its operands again.
@@ -149,8 +148,12 @@ struct Grid {
 
 class DnnlProduct final : public Kernel {
  public:
-  DnnlProduct(Product3 product, Addend addend)
-      : p_(std::move(product)), addend_(std::move(addend)) {
+  // Pre-condition: type bf16 has no addend but a bias.
+  DnnlProduct(Product3 product, Addend addend, Type type)
+      : p_(std::move(product)),
+        addend_(std::move(addend)),
+        type_(type),
+        size_(type == Type::bf16 ? 2 : 4) {
     OneThread one_thread;
     bias_ = p_.alpha == 1 && addend_.IsBias(p_.n);
     if (bias_) p_.accumulate = false;
@@ -164,7 +167,7 @@ class DnnlProduct final : public Kernel {
     int64_t lead = 1, rows = p_.m;
     if (whole_run_) (step[2] == 0 ? rows : lead) *= run;
     const Grid grid(lead, rows, p_.n, p_.k);
-    sgemm_ = lead == 1 && !bias_ &&
+    sgemm_ = type_ == Type::f32 && lead == 1 && !bias_ &&
              2.0 * static_cast<double>(rows) * static_cast<double>(p_.n) *
                      static_cast<double>(p_.k) >=
                  kSgemmFlops;
@@ -185,19 +188,20 @@ class DnnlProduct final : public Kernel {
   }
 
   void Run(const Args& a) const override {
-    float* y = a.Output<float>(0);
+    char* y = a.Output<char>(0);
     if (addend_.present && !bias_) {
       float beta = static_cast<float>(addend_.beta);
-      Map1(addend_.plan, y, a.Input<float>(2),
+      Map1(addend_.plan, a.Output<float>(0), a.Input<float>(2),
            [beta](float c) { return beta * c; });
     }
-    const float* bias = bias_ ? a.Input<float>(2) : nullptr;
+    const char* bias = bias_ ? a.Input<char>(2) : nullptr;
     p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,
                               int64_t n) {
       for (int64_t i = 0; i < (whole_run_ ? 1 : n); ++i) {
-        Multiply(a.Input<float>(0) + (at[1] + i * step[1]) * p_.m * p_.k,
-                 a.Input<float>(1) + (at[2] + i * step[2]) * p_.k * p_.n, bias,
-                 y + (at[0] + i * step[0]) * p_.m * p_.n, a.workspace);
+        Multiply(a.Input<char>(0) + (at[1] + i * step[1]) * p_.m * p_.k * size_,
+                 a.Input<char>(1) + (at[2] + i * step[2]) * p_.k * p_.n * size_,
+                 bias, y + (at[0] + i * step[0]) * p_.m * p_.n * size_,
+                 a.workspace);
       }
     });
   }
@@ -215,6 +219,10 @@ class DnnlProduct final : public Kernel {
     int64_t column;      // of the result, where the block begins
     uint64_t workspace;  // bytes
   };
+
+  dnnl::memory::desc Matrix(const Dims& dims, const Dims& strides) const {
+    return dnnl::memory::desc(dims, type_, strides);
+  }
 
   void AddBlock(int64_t a, int64_t b, int64_t y, int64_t column, int64_t lead,
                 int64_t rows, int64_t columns) {
@@ -268,24 +276,25 @@ class DnnlProduct final : public Kernel {
     return op;
   }
 
-  void Multiply(const float* a, const float* b, const float* bias, float* y,
+  void Multiply(const char* a, const char* b, const char* bias, char* y,
                 void* scratch) const {
     const int64_t blocks = static_cast<int64_t>(blocks_.size());
     ParallelBlocks(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Block& block = blocks_[static_cast<size_t>(i)];
         if (block.op == nullptr) {
-          Sgemm(block, a + block.a, b + block.b, y + block.y);
+          Sgemm(block, a + block.a * size_, b + block.b * size_,
+                y + block.y * size_);
           continue;
         }
         void* operands[4];
         int n = 0;
-        operands[n++] = const_cast<float*>(a + block.a);
-        operands[n++] = const_cast<float*>(b + block.b);
+        operands[n++] = const_cast<char*>(a + block.a * size_);
+        operands[n++] = const_cast<char*>(b + block.b * size_);
         if (bias != nullptr) {
-          operands[n++] = const_cast<float*>(bias + block.column);
+          operands[n++] = const_cast<char*>(bias + block.column * size_);
         }
-        operands[n++] = y + block.y;
+        operands[n++] = y + block.y * size_;
         block.op->Run(operands, static_cast<char*>(scratch) + block.workspace);
       }
     });
@@ -293,22 +302,25 @@ class DnnlProduct final : public Kernel {
 
   // (dnnl_sgemm takes row-major matrices and has memory of its own to pack
   // them.)
-  void Sgemm(const Block& block, const float* a, const float* b,
-             float* y) const {
+  void Sgemm(const Block& block, const char* a, const char* b, char* y) const {
     OneThread one_thread;
     const bool ta = p_.a_column != 1, tb = p_.b_column != 1;
     // A single row may have any distance from the next.
     const int64_t lda = ta ? p_.a_column : std::max(p_.a_row, p_.k);
     const int64_t ldb = tb ? p_.b_column : std::max(p_.b_row, p_.n);
     dnnl::error::wrap_c_api(
-        dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', block.rows, block.columns,
-                   p_.k, static_cast<float>(p_.alpha), a, lda, b, ldb,
-                   p_.accumulate ? 1.0f : 0.0f, y, p_.n),
+        dnnl_sgemm(
+            ta ? 'T' : 'N', tb ? 'T' : 'N', block.rows, block.columns, p_.k,
+            static_cast<float>(p_.alpha), reinterpret_cast<const float*>(a),
+            lda, reinterpret_cast<const float*>(b), ldb,
+            p_.accumulate ? 1.0f : 0.0f, reinterpret_cast<float*>(y), p_.n),
         "oneDNN could not multiply");
   }
 
   Product3 p_;
   Addend addend_;
+  Type type_;
+  int64_t size_;        // bytes of an element
   bool bias_ = false;   // the addend is oneDNN's bias
   bool sgemm_ = false;  // no primitives
   bool whole_run_ = false;
@@ -319,14 +331,20 @@ class DnnlProduct final : public Kernel {
 std::unique_ptr<Kernel> MakeProduct(const Op& op, Product3 p, Addend addend) {
   p.accumulate = addend.present;
   const uint32_t dtype = op.out[0].dtype;
-  if (dtype == WEFT_F32 && p.m > 0 && p.n > 0 && p.k > 0 &&
+  const bool bf16 = dtype == WEFT_BF16;
+  if (bf16 && addend.present && !(p.alpha == 1 && addend.IsBias(p.n))) {
+    return nullptr;
+  }
+  if ((bf16 || dtype == WEFT_F32) && p.m > 0 && p.n > 0 && p.k > 0 &&
       p.batches.count() > 0) {
     try {
-      return std::make_unique<DnnlProduct>(p, addend);
+      return std::make_unique<DnnlProduct>(p, addend,
+                                           bf16 ? Type::bf16 : Type::f32);
     } catch (const dnnl::error& error) {
       if (error.status != dnnl_unimplemented) throw;
     }
   }
+  if (bf16) return nullptr;
   return WithF32F64(dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
     return std::make_unique<PlainProduct<T>>(std::move(p), std::move(addend));
@@ -420,14 +438,22 @@ std::unique_ptr<Kernel> MakeGemmFloat(const Op& op) {
   return MakeProduct(op, std::move(p), std::move(addend));
 }
 
+std::unique_ptr<Kernel> Make(const Op& op, Factory make) {
+  if (MultipliesBf16() && !op.out.empty() && op.out[0].dtype == WEFT_BF16) {
+    std::unique_ptr<Kernel> kernel = make(op);
+    if (kernel != nullptr || !op.ok()) return kernel;
+  }
+  return ViaFloat(op, make);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> MakeMatMul(const Op& op) {
-  return ViaFloat(op, MakeMatMulFloat);
+  return Make(op, MakeMatMulFloat);
 }
 
 std::unique_ptr<Kernel> MakeGemm(const Op& op) {
-  return ViaFloat(op, MakeGemmFloat);
+  return Make(op, MakeGemmFloat);
 }
 
 WEFT_CPU_END

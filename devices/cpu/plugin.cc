@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "devices/cpu/bf16.h"
 #include "devices/cpu/isa.h"
 #include "devices/cpu/kernel.h"
 #include "plugins/sdk/weft_plugin.hpp"
@@ -80,6 +81,11 @@ constexpr uint64_t kHugePage = uint64_t{2} << 20;
 class CpuDevice final : public weft_sdk::InlineDevice {
  public:
   bool SetOption(std::string_view key, std::string_view value) override {
+    if (key == "bf16") {
+      if (ChooseBf16(value)) return true;
+      throw weft_sdk::Error(WEFT_INVALID, "bf16=" + std::string(value) +
+                                              ": not auto, onednn or f32");
+    }
     if (key != "isa") return false;
     ChooseIsa(value);
     return true;
