@@ -149,7 +149,8 @@ TEST(TrainingTest, Bf16KeepsF32WeightsAndLearnsAsWell) {
 }
 
 TEST(TrainingTest, WhatIsComputedAgainChangesNoBits) {
-  const Sets norm = {"model.builtin.args.batch_norm=1"};
+  const Sets norm = {"model.builtin.args.batch_norm=1",
+                     "model.builtin.args.channels=64,8"};
   TestJob job("again", Lenet(), LenetData());
   absl::StatusOr<TrainResult> kept = job.Train(norm);
   ASSERT_TRUE(kept.ok()) << kept.status();
@@ -157,9 +158,9 @@ TEST(TrainingTest, WhatIsComputedAgainChangesNoBits) {
   absl::StatusOr<TrainResult> again = job.Train(sets);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(StateOf(again->run_directory), StateOf(kept->run_directory));
-  Ended plan =
-      job.Weft({"plan", "show", job.path(), "--set", sets[0], "--set", sets[1]})
-          .Wait();
+  Ended plan = job.Weft({"plan", "show", job.path(), "--set", sets[0], "--set",
+                         sets[1], "--set", sets[2]})
+                   .Wait();
   EXPECT_NE(plan.out.find("/again"), std::string::npos) << plan.out;
 }
 
