@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "core/graph/rates.h"
+
 namespace weft {
 namespace {
 
-constexpr uint64_t kWorthIt = 64 << 10;  // bytes
+constexpr int64_t kWorthIt = 64 << 10;  // bytes
 constexpr double kFlopsPerByte = 10;
 
 double TimeOf(const Graph& graph, const Node& node) {
@@ -29,8 +32,9 @@ struct Candidate {
 
 class Chooser {
  public:
-  Chooser(const Graph& graph, int32_t first_gradient)
-      : graph_(graph), first_gradient_(first_gradient) {}
+  Chooser(const Graph& graph, int32_t first_gradient,
+          const std::vector<Rate>& rates)
+      : graph_(graph), first_gradient_(first_gradient), rates_(rates) {}
 
   absl::flat_hash_set<Value> Choose(double percent) const {
     double left = 0;
@@ -84,7 +88,10 @@ class Chooser {
   bool CanBeMade(Value v, std::vector<Value>* again) const {
     if (std::find(again->begin(), again->end(), v) != again->end()) return true;
     const Node& node = *graph_.node(v);
-    if (!IsForward(node.id()) || !IsOnePass(node) || v.index != 0 ||
+    // What follows from variables alone is there for the whole step, and can
+    // wait for nothing that happens in each micro-batch.
+    if (!IsForward(node.id()) || rates_[node.id()] != Rate::kMicro ||
+        !IsOnePass(node) || v.index != 0 ||
         node.schema().effect != OpEffect::kPure ||
         !node.control_inputs().empty() || node.inputs().empty()) {
       return false;
@@ -107,6 +114,7 @@ class Chooser {
 
   const Graph& graph_;
   int32_t first_gradient_;
+  const std::vector<Rate>& rates_;
 };
 
 }  // namespace
@@ -114,7 +122,9 @@ class Chooser {
 absl::flat_hash_set<Value> ChooseRecomputation(const Graph& graph,
                                                int32_t first_gradient,
                                                double percent) {
-  return Chooser(graph, first_gradient).Choose(percent);
+  const absl::StatusOr<std::vector<Rate>> rates = InferRates(graph);
+  if (!rates.ok()) return {};  // a cycle, which has no gradients
+  return Chooser(graph, first_gradient, *rates).Choose(percent);
 }
 
 }  // namespace weft

@@ -12,8 +12,9 @@
 // pass over memory makes it (an elementwise op or a normalisation, nothing
 // random), and what it is made from is there in the backward pass anyway: a
 // variable, a constant, something that a gradient reads too, or something that
-// is made from such values in the same way. Nothing is kept longer for its
-// sake, and nothing is computed more than twice.
+// is made from such values in the same way. It depends on the micro-batch: what
+// follows from variables alone is there for the whole step. Nothing is kept
+// longer for its sake, and nothing is computed more than twice.
 //
 // The rule: the time of a node is its bytes plus a tenth of its flops (devices
 // do some ten flops while they move a byte), in the units of Cost. Candidates

@@ -93,6 +93,9 @@ TEST(RecomputeTest, TakesWhatOnePassMakesOfWhatIsThere) {
   EXPECT_EQ(
       Names(Model("%between = weft.Gelu(%a)\n%p = Neg(%between)", kAbsQ), 100),
       (List{"between", "p", "q"}));
+  // What follows from variables alone is held for the whole step.
+  EXPECT_EQ(Names(Model(kGeluP, "%v = Neg(%w3)\n%q = Mul(%b, %v)", 256), 100),
+            (List{"p", "q"}));
   // Small tensors are not worth a node.
   EXPECT_EQ(Names(Model(kGeluP, kAbsQ, /*rows=*/32), 100), List());
 }
