@@ -4,8 +4,7 @@
 //
 // - Dropout: weft.DropoutTraining in kTrain, removed in kEval; removed in both
 //   where its ratio is 0.
-// - weft.SelfAttention without a counter: in kTrain it gets one, where its
-// ratio
+// - weft.SelfAttention without a counter: in kTrain it gets one where its ratio
 //   is not 0, and drops weights from then on.
 // - BatchNormalization {training_mode: 0} whose statistics are weft.Variables:
 //   in kTrain weft.BatchNormTraining, and a weft.EmaUpdate of each statistic;

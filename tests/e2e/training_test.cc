@@ -79,8 +79,6 @@ TEST(TrainingTest, SameSeedSameBitsOtherSeedOtherBits) {
   }
 }
 
-// With logical shards the sum over a step is a tree of fixed shape: nothing of
-// how the work was spread may reach the bits.
 TEST(TrainingTest, TheResolvedJobRepeatsTheRun) {
   for (const Variant& variant : Variants()) {
     SCOPED_TRACE(variant.name);
@@ -101,6 +99,8 @@ TEST(TrainingTest, TheResolvedJobRepeatsTheRun) {
   }
 }
 
+// With logical shards the sum over a step is a tree of fixed shape: nothing of
+// how the work was spread may reach the bits.
 TEST(TrainingTest, SameBitsHoweverTheWorkIsSpread) {
   for (const Variant& variant : Variants()) {
     SCOPED_TRACE(variant.name);
