@@ -1,6 +1,7 @@
 // Matrix products, convolution, pooling, normalisation, softmax and losses
 // against the reference.
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "devices/cpu/kernel_harness.h"
@@ -70,6 +71,43 @@ TEST(Gemm, TransposesScalesAndAddends) {
       }
     }
   }
+}
+
+// Large enough for dnnl_sgemm; the last two are cut into blocks, too.
+TEST(Gemm, LargeProducts) {
+  // isa_test compares no products.
+  if (std::getenv("TEST_ISA") != nullptr) GTEST_SKIP() << "slow reference";
+  Values values(12);
+  auto expect = [&](int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+    OpCase product = {
+        "Gemm",
+        {{"transA", ta ? 1 : 0},
+         {"transB", tb ? 1 : 0},
+         {"alpha", -0.5},
+         {"beta", 2.0}},
+        {values.Uniform(DType::kF32, ta ? Shape({k, m}) : Shape({m, k}), -1, 1),
+         values.Uniform(DType::kF32, tb ? Shape({n, k}) : Shape({k, n}), -1,
+                        1)}};
+    ExpectMatchesReference(product, Numerics::kAccumulated);
+    product.inputs.push_back(values.Uniform(DType::kF32, {m, n}, -1, 1));
+    ExpectMatchesReference(product, Numerics::kAccumulated);
+  };
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      expect(96, 80, 72, ta, tb);
+      expect(1, 600, 900, ta, tb);
+      expect(600, 1, 900, ta, tb);
+      if (ta == tb) expect(800, 700, 1, ta, tb);
+    }
+  }
+  expect(130, 260, 500, false, true);
+  expect(260, 130, 500, true, false);
+  // One product of all rows.
+  ExpectMatchesReference({"MatMul",
+                          {},
+                          {values.Uniform(DType::kF32, {3, 40, 60}, -1, 1),
+                           values.Uniform(DType::kF32, {60, 150}, -1, 1)}},
+                         Numerics::kAccumulated);
 }
 
 struct ConvCase {
