@@ -27,6 +27,8 @@ std::string Stamp(Clock& clock) {
   return text;
 }
 
+constexpr absl::string_view kFolders[] = {"logs", "errors", "trace", "ckpt"};
+
 // `path` and the folders above it, as far up as they are not there.
 std::vector<std::string> Missing(Os& os, std::string path) {
   std::vector<std::string> missing;
@@ -74,6 +76,16 @@ absl::StatusOr<RunDirectory> RunDirectory::Open(Os& os,
 
 void RunDirectory::Discard() {
   if (made_.empty()) return;
+  if (lock_ == nullptr) {
+    // Another run may have taken the name: what has something in it is its.
+    for (absl::string_view folder : kFolders) {
+      os_->RemoveEmptyDirectory(File(folder)).IgnoreError();
+    }
+    for (const std::string& folder : made_) {
+      if (!os_->RemoveEmptyDirectory(folder).ok()) return;
+    }
+    return;
+  }
   // Out of the way first: another run may be about to take the name.
   const std::string old = path_ + ".refused";
   const bool moved = os_->Rename(path_, old).ok();
@@ -85,7 +97,7 @@ void RunDirectory::Discard() {
 }
 
 absl::Status RunDirectory::MakeFolders() {
-  for (absl::string_view folder : {"logs", "errors", "trace", "ckpt"}) {
+  for (absl::string_view folder : kFolders) {
     absl::Status status = os_->MakeDirectories(File(folder));
     if (!status.ok()) return Unwritable(path_, status);
   }

@@ -65,7 +65,7 @@ EvalResult EvalSums::Result(int64_t text_bytes) const {
 
 absl::StatusOr<TrainResult> TrainingRun::Execute() {
   const ThreadMemoryReport report(
-      [this](const absl::Status& status) { LeaveFailure(status); });
+      [this](const absl::Status& status) { LeaveLastWords(status); });
   absl::Status status =
       CatchOutOfMemory("the run", [this] { return ExecuteSteps(); });
   if (IsError(status, ErrorCode::kOutOfMemory)) {
@@ -86,7 +86,12 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
 
 void TrainingRun::LeaveFailure(const absl::Status& status) {
   if (!begun_ && directory_.is_new()) return directory_.Discard();
-  std::string json = observe::FailureJson({status, 0, step_}, *options_.clock);
+  LeaveLastWords(status);
+}
+
+void TrainingRun::LeaveLastWords(const absl::Status& status) {
+  std::string json =
+      observe::FailureJson({status, 0, reached_}, *options_.clock);
   // Where even this cannot be written, the status itself still says it.
   directory_.Write(kFailureFile, json).IgnoreError();
 }
@@ -281,6 +286,7 @@ absl::Status TrainingRun::Resume() {
   }
   begun_ = true;
   step_ = saved_step_ = then.step();
+  reached_ = step_;
   result_.checkpoint = loaded.directory;
   Talk(absl::StrCat("resuming at step ", step_, " from ", loaded.directory));
   SayWhatChanged();
@@ -348,6 +354,7 @@ absl::Status TrainingRun::TrainLoop() {
     uint64_t stop = NextStop();
     WEFT_ASSIGN_OR_RETURN(uint64_t done, RunSteps(stop - step_));
     step_ += done;
+    reached_ = step_;
     result_.steps = step_;
     result_.new_steps += done;
     if (step_ < stop) {

@@ -12,6 +12,7 @@
 #ifndef WEFT_TOOLS_WEFT_TRAINING_RUN_H_
 #define WEFT_TOOLS_WEFT_TRAINING_RUN_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -67,7 +68,10 @@ class TrainingRun {
 
  private:
   absl::Status ExecuteSteps();
+  // At the end of a run: an error file, or no directory where it had not begun.
   void LeaveFailure(const absl::Status& status);
+  // From any thread, after which the process ends: the error file.
+  void LeaveLastWords(const absl::Status& status);
   absl::Status SavePlan();
   absl::Status StartSession();
   absl::Status LoadPrograms();
@@ -106,7 +110,8 @@ class TrainingRun {
   // Everything that the job asks for is there and fits: from here on, a failure
   // is the run's.
   bool begun_ = false;
-  uint64_t step_ = 0;        // updates done, at rest
+  uint64_t step_ = 0;                 // updates done, at rest
+  std::atomic<uint64_t> reached_{0};  // step_, for other threads
   uint64_t first_step_ = 0;  // of this run, which may go on with another
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t saved_step_ = kNever;  // of the last good checkpoint
