@@ -1,5 +1,6 @@
 #include "core/ops/image_layout.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,7 +87,8 @@ absl::StatusOr<Shape> ImageShape(const OpView& op, int input,
                                  ImageLayout layout) {
   const Shape& shape = op.input(input).shape;
   if (layout == ImageLayout::kNchw) return shape;
-  if (shape.rank() == 5 && shape.dim(4) == kChannelBlock) {
+  if (shape.rank() == 5 && shape.dim(4) == kChannelBlock &&
+      shape.dim(1) <= std::numeric_limits<int64_t>::max() / kChannelBlock) {
     return FromBlocks(shape);
   }
   return op.Error(

@@ -543,9 +543,9 @@ template <class T, template <class> class Work, class Scratch>
 std::unique_ptr<Kernel> MakeItems(const Shape& s, int counter) {
   const int64_t items = s.items();
   const int64_t size = Scratch(s, nullptr).size;
-  const double flops = 8.0 * static_cast<double>(items) *
-                       static_cast<double>(s.tokens * s.tokens) *
-                       static_cast<double>(s.head);
+  const double flops =
+      8.0 * static_cast<double>(items) * static_cast<double>(s.tokens) *
+      static_cast<double>(s.tokens) * static_cast<double>(s.head);
   const int64_t parts = flops < 8e6 ? 1 : std::min(kMaxParts, items);
   const int64_t part = items > 0 ? (items + parts - 1) / parts : 1;
   const uint64_t workspace = static_cast<uint64_t>(

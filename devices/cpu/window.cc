@@ -13,7 +13,8 @@ bool ReadBlocked(const Op& op, const char* attr) {
 
 Tensor AsNchw(const Op& op, const Tensor& image, bool blocked) {
   if (!blocked) return image;
-  if (!op.Check(image.rank == 5 && image.dims[4] == kChannelBlock,
+  if (!op.Check(image.rank == 5 && image.dims[4] == kChannelBlock &&
+                    image.dims[1] <= INT64_MAX / kChannelBlock,
                 "an image that is not [N,C/16,H,W,16]")) {
     return image;
   }
