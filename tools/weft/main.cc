@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
     google::SetLogDestination(severity, "");
   }
 
-  weft::EndWhereThreadsGetNoMemory();
+  weft::EndWhereMemoryEnds();
 
   weft::CommandContext context;
   context.env = weft::Environment::FromProcess();

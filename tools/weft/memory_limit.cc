@@ -107,9 +107,7 @@ void KeepGroups(Os& os, const std::string& mount, std::string path,
   }
 }
 
-std::thread::id g_catching_thread;
-
-// What the report of a thread without memory may take: files and their texts.
+// What the report of the end of memory may take: files and their texts.
 // An allocator that cannot grow asks for a megabyte at once.
 constexpr size_t kSpareBytes = 4 << 20;
 
@@ -128,8 +126,7 @@ Report& TheReport() {
   return *report;
 }
 
-constexpr absl::string_view kNoMemory =
-    "the system gave a thread no more memory";
+constexpr absl::string_view kNoMemory = "the system gave no more memory";
 
 // Without allocating. What cannot be written is lost.
 void Say(absl::string_view text) {
@@ -137,7 +134,6 @@ void Say(absl::string_view text) {
 }
 
 void OnNoMemory() {
-  if (std::this_thread::get_id() == g_catching_thread) throw std::bad_alloc();
   // The first thread reports; what it needs for that may not be there either.
   static std::atomic<bool> ending{false};
   static std::atomic<std::thread::id> reporter;
@@ -234,9 +230,6 @@ ThreadMemoryReport::~ThreadMemoryReport() {
   the.FreeSpare();
 }
 
-void EndWhereThreadsGetNoMemory() {
-  g_catching_thread = std::this_thread::get_id();
-  std::set_new_handler(OnNoMemory);
-}
+void EndWhereMemoryEnds() { std::set_new_handler(OnNoMemory); }
 
 }  // namespace weft

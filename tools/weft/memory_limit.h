@@ -4,9 +4,10 @@
 //   MemoryLimit limit = HostMemoryLimit(RealOs());
 //   if (planned > limit.bytes) ...  "needs ..., " limit.name " leaves ..."
 //
-// CatchOutOfMemory turns what the standard library throws where the system
-// gives no more memory into a status: of what reads files and builds graphs,
-// the sum of sizes is only known afterwards.
+// EndWhereMemoryEnds and ThreadMemoryReport are for what no plan knows before:
+// of what reads files and builds graphs, the sum of sizes is only known
+// afterwards. CatchOutOfMemory turns a std::bad_alloc that is thrown all the
+// same, by a library, into a status.
 //
 // Threading: thread-safe functions.
 #ifndef WEFT_TOOLS_WEFT_MEMORY_LIMIT_H_
@@ -41,10 +42,10 @@ MemoryLimit HostMemoryLimit(Os& os, const std::string& proc,
 absl::Status CatchOutOfMemory(const std::string& what,
                               const std::function<absl::Status()>& f);
 
-// From now on, a thread other than the caller's that gets no memory ends the
-// process with the typed message instead of an abort: there is nobody above it
-// who could catch.
-void EndWhereThreadsGetNoMemory();
+// From now on, operator new that gets no memory ends the process with the typed
+// message. To throw is no way out: a hash table that was about to grow does not
+// survive it, and nobody above a thread could catch.
+void EndWhereMemoryEnds();
 
 // While one lives, what it was made with is called before such an end of the
 // process, on the thread that got no memory and with a little memory set free

@@ -100,7 +100,7 @@ TEST_F(MemoryLimitTest, NoFilesNoLimit) {
 
 // Without memory on a thread of its own.
 void Exhaust() {
-  EndWhereThreadsGetNoMemory();
+  EndWhereMemoryEnds();
   std::thread([] {
     volatile size_t most = ~size_t{0} >> 1;
     ::operator delete(::operator new(most));
@@ -125,7 +125,7 @@ TEST(ThreadMemoryReportDeathTest, AThreadsEndIsReported) {
       },
       ::testing::ExitedWithCode(4), "weft: error WEFT-3001: ");
   EXPECT_THAT(RealOs().ReadFile(path, 9999).value_or(""),
-              HasSubstr("gave a thread no more memory"));
+              HasSubstr("gave no more memory"));
   // A report that gets no memory itself is no way out.
   EXPECT_EXIT(
       {
@@ -137,6 +137,14 @@ TEST(ThreadMemoryReportDeathTest, AThreadsEndIsReported) {
       },
       ::testing::ExitedWithCode(4), "WEFT-3001");
   EXPECT_EXIT(Exhaust(), ::testing::ExitedWithCode(4), "WEFT-3001");
+  // The first thread is no other.
+  EXPECT_EXIT(
+      {
+        EndWhereMemoryEnds();
+        volatile size_t most = ~size_t{0} >> 1;
+        ::operator delete(::operator new(most));
+      },
+      ::testing::ExitedWithCode(4), "WEFT-3001");
 }
 
 TEST(CatchOutOfMemoryTest, WhatIsThrownBecomesAnError) {
