@@ -212,6 +212,8 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   program_options.launch_order_seed = options.launch_order_seed;
   if (options.check_memory) {
     program_options.max_state_bytes = HostMemoryLimit(*options.os).bytes;
+    // Devices are asked about kernels first, which their libraries prepare for.
+    WEFT_RETURN_IF_ERROR(CheckAddressSpace(0));
   }
   absl::StatusOr<Programs> programs =
       BuildPrograms(*options.os, job, out->info, out->devices.plan(),
