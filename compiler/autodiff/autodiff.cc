@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/transforms/rewrite.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -114,13 +115,11 @@ absl::StatusOr<Value> Differentiator::Again(Value v, int32_t after) {
     inputs.push_back(made);
   }
   WEFT_ASSIGN_OR_RETURN(
-      Node * again, graph_->Add(node.op(), absl::StrCat(node.name(), "/again"),
-                                inputs, node.attrs(), node.num_outputs()));
-  again->device = node.device;
-  again->stage = node.stage;
-  again->provenance = node.provenance;
-  again->provenance.push_back(absl::StrCat("recompute: ", node.name(),
-                                           ", made again for its gradient"));
+      Node * again,
+      AddInPlaceOf(graph_, node, "again", node.op(), inputs, node.attrs(),
+                   absl::StrCat("recompute: ", node.name(),
+                                ", made again for its gradient"),
+                   node.num_outputs()));
   graph_->AddControlInput(again->id(), after);
   again_[v] = again->output(v.index);
   return again_[v];
