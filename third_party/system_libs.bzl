@@ -29,6 +29,7 @@ def system_libs():
     pkg_config_repository(name = "glog", apt = ["libgoogle-glog-dev"], modules = {"glog": ["libglog"]})
     pkg_config_repository(name = "gtest", apt = ["libgmock-dev"], modules = {"gtest": ["gmock"], "gtest_main": ["gmock_main"]})
     pkg_config_repository(name = "json", apt = ["nlohmann-json3-dev"], plain = {"json": []}, headers = ["/usr/include/nlohmann/json.hpp"])
+    pkg_config_repository(name = "openssl", apt = ["libssl-dev"], modules = {"crypto": ["libcrypto"]})
     pkg_config_repository(name = "protobuf", apt = ["libprotobuf-dev", "protobuf-compiler"], modules = {"protobuf": ["protobuf"]})
     pkg_config_repository(name = "re2", apt = ["libre2-dev"], modules = {"re2": ["re2"]})
     pkg_config_repository(name = "tbb", apt = ["libtbb-dev"], modules = {"tbb": ["tbb"]}, optional = True)
