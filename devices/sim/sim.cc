@@ -66,7 +66,7 @@ weft_code DeviceInfo(uint32_t index, weft_device_info* out,
   return Guard(status, [&] {
     CheckIndex(index);
     weft_device_info info{};
-    info.flags = WEFT_DEVICE_NOTIFIES;
+    info.flags = WEFT_DEVICE_NOTIFIES | WEFT_DEVICE_HOST_MEMORY;
     weft_sdk::SetText(info.name, "simulated device");
     weft_sdk::SetText(info.uuid, "sim-" + std::to_string(index));
     info.memory_bytes = Options().memory_bytes;

@@ -130,6 +130,7 @@ TEST_F(SimTest, MemoryIsOutOfReach) {
   Open();
   EXPECT_FALSE(device_->info().is_inline);
   EXPECT_FALSE(device_->info().host_mapped);
+  EXPECT_TRUE(device_->info().host_memory);
   EXPECT_EQ(device_->HostMap(x_, 0, 4).value(), nullptr);
   EXPECT_LT(x_, 4096u * 16) << "an id, not an address";
   EXPECT_EQ(device_->GetMemInfo()->bytes_in_use, 8u);

@@ -184,6 +184,9 @@ typedef uint64_t weft_mem; /* 0 is never valid */
 /* Calls notify with a stream's token after each tick of it that is done or in
  * error. Weft then neither polls its streams nor asks them for signals. */
 #define WEFT_DEVICE_NOTIFIES 4u
+/* Its memory is this process's own, mapped or not: Weft then counts it among
+ * what the host must have. Follows from WEFT_DEVICE_HOST_MAPPED. */
+#define WEFT_DEVICE_HOST_MEMORY 8u
 
 typedef struct weft_device_info {
   uint32_t struct_size;

@@ -116,6 +116,8 @@ absl::StatusOr<DeviceInfo> Device::Info(const Plugin& plugin, uint32_t index) {
   // A claim without the function behind it is worth nothing.
   info.host_mapped = (raw.flags & WEFT_DEVICE_HOST_MAPPED) != 0 &&
                      plugin.mem2().host_map != nullptr;
+  info.host_memory =
+      info.host_mapped || (raw.flags & WEFT_DEVICE_HOST_MEMORY) != 0;
   info.notifies = (raw.flags & WEFT_DEVICE_NOTIFIES) != 0;
   return info;
 }

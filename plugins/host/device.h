@@ -56,6 +56,7 @@ struct DeviceInfo {
   int32_t numa_node = -1;
   bool is_inline = false;    // no ticks needed: work is done on return
   bool host_mapped = false;  // HostMap works on all its memory
+  bool host_memory = false;  // its memory is this process's own, mapped or not
   bool notifies = false;     // HostHooks::notify comes after each tick
 };
 

@@ -116,6 +116,7 @@ TEST(DeviceTest, MovesAndComputes) {
   EXPECT_EQ(device->Name(), "toy:0");
   EXPECT_TRUE(device->info().is_inline);
   EXPECT_TRUE(device->info().host_mapped);
+  EXPECT_TRUE(device->info().host_memory);
   auto stream = device->OpenStream().value();
   OpDesc desc(WEFT_OP_RELU);
   desc.In(WEFT_F32, {2, 2}).Out(WEFT_F32, {2, 2});
@@ -559,6 +560,7 @@ TEST(TablesTest, DefaultsForWhatIsMissing) {
   EXPECT_FALSE(plugin->has_compute());
   std::unique_ptr<Device> device = Device::Open(*plugin, 0).value();
   EXPECT_FALSE(device->info().host_mapped);
+  EXPECT_FALSE(device->info().host_memory);
   OpDesc desc(WEFT_OP_RELU);
   EXPECT_FALSE(device->Match(desc.desc()).value().has_value());
   ExpectCode(device->OpenKernel(desc.desc()).status(), ErrorCode::kPluginAbi,

@@ -132,12 +132,6 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
       classes, LabelsOf(data.has_eval() ? data.eval() : data.train()));
 }
 
-// The simulated device's own memory is this process's, though the host does not
-// look into it.
-bool IsHostMemory(const Device& device) {
-  return device.info().host_mapped || device.plugin().name() == "sim";
-}
-
 // Before anything of that size is allocated.
 absl::Status CheckMemory(Os& os, const Prepared& prepared) {
   const std::vector<Device*> devices = prepared.devices.pointers();
@@ -158,7 +152,7 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
                        absl::StrCat(devices[d]->Name(), ": the plan takes ",
                                     planned, " bytes, the device has ", there));
     }
-    if (!IsHostMemory(*devices[d]) || planned == 0) continue;
+    if (!devices[d]->info().host_memory || planned == 0) continue;
     host += planned;
     here.push_back(devices[d]->Name());
   }
