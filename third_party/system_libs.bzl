@@ -28,6 +28,7 @@ def system_libs():
     pkg_config_repository(name = "dnnl", apt = ["libdnnl-dev"], plain = {"dnnl": ["-ldnnl"]}, headers = ["/usr/include/dnnl.hpp"])
     pkg_config_repository(name = "glog", apt = ["libgoogle-glog-dev"], modules = {"glog": ["libglog"]})
     pkg_config_repository(name = "gtest", apt = ["libgmock-dev"], modules = {"gtest": ["gmock"], "gtest_main": ["gmock_main"]})
+    pkg_config_repository(name = "hwloc", apt = ["libhwloc-dev"], modules = {"hwloc": ["hwloc"]})
     pkg_config_repository(name = "json", apt = ["nlohmann-json3-dev"], plain = {"json": []}, headers = ["/usr/include/nlohmann/json.hpp"])
     pkg_config_repository(name = "openssl", apt = ["libssl-dev"], modules = {"crypto": ["libcrypto"]})
     pkg_config_repository(name = "protobuf", apt = ["libprotobuf-dev", "protobuf-compiler"], modules = {"protobuf": ["protobuf"]})

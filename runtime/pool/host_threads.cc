@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/base/status_macros.h"
+#include "glog/logging.h"
 #include "plugins/host/services.h"
 #include "runtime/pool/cores.h"
 
@@ -29,14 +31,31 @@ uint32_t ThreadBudget() {
   return pool == nullptr ? 1 : pool->threads();
 }
 
+void Bind(const CoreBinding& binding, uint32_t thread) {
+  if (binding.BindThisThread(thread)) return;
+  LOG(WARNING) << "the system does not bind thread " << thread
+               << " to processor " << binding.processors()[thread];
+}
+
 }  // namespace
 
-std::unique_ptr<HostThreads> HostThreads::Install(Os& os, uint32_t threads) {
+void HostThreads::BindCaller() const {
+  if (binding_ != nullptr) Bind(*binding_, 0);
+}
+
+absl::StatusOr<std::unique_ptr<HostThreads>> HostThreads::Install(
+    Os& os, uint32_t threads, bool bind) {
   const uint32_t cores = AvailableCores(os);
   ThreadPool::Options options;
   options.threads = std::min(threads == 0 ? cores : threads, kMaxThreads);
   options.spin_ns = options.threads <= cores ? kSpinNs : 0;
-  std::unique_ptr<HostThreads> installed(new HostThreads(options));
+  std::shared_ptr<const CoreBinding> binding;
+  if (bind) {
+    WEFT_ASSIGN_OR_RETURN(binding, CoreBinding::Find(options.threads));
+    options.on_start = [binding](uint32_t helper) { Bind(*binding, helper); };
+  }
+  std::unique_ptr<HostThreads> installed(
+      new HostThreads(options, std::move(binding)));
   g_pool.store(&installed->pool_, std::memory_order_release);
   SetThreadHooks(&ParallelFor, &ThreadBudget);
   return installed;

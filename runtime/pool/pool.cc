@@ -33,7 +33,7 @@ bool Spin(uint64_t spin_ns, F wanted) {
 
 ThreadPool::ThreadPool(const Options& options) : spin_ns_(options.spin_ns) {
   for (uint32_t i = 1; i < options.threads; ++i) {
-    absl::Status started = StartHelper(i);
+    absl::Status started = StartHelper(i, options);
     if (started.ok()) continue;
     LOG(WARNING) << "kernels have " << threads() << " threads instead of "
                  << options.threads << ": " << started.message();
@@ -49,12 +49,14 @@ ThreadPool::~ThreadPool() {
 
 // A helper looks at its own record and the loop's state, never at helpers_:
 // that may still grow while it runs.
-absl::Status ThreadPool::StartHelper(uint32_t number) {
+absl::Status ThreadPool::StartHelper(uint32_t number, const Options& options) {
   auto helper = std::make_unique<Helper>();
+  auto body = [this, number, self = helper.get(), start = options.on_start] {
+    if (start) start(number);
+    Serve(self);
+  };
   WEFT_ASSIGN_OR_RETURN(
-      helper->thread,
-      Thread::Start(absl::StrCat("weft-pool-", number),
-                    [this, self = helper.get()] { Serve(self); }));
+      helper->thread, Thread::Start(absl::StrCat("weft-pool-", number), body));
   helpers_.push_back(std::move(helper));
   return absl::OkStatus();
 }

@@ -36,6 +36,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -51,6 +52,8 @@ class ThreadPool {
   struct Options {
     uint32_t threads = 1;  // the caller included; 0 is 1
     uint64_t spin_ns = 0;
+    // Called by each helper before it works, with its number from 1.
+    std::function<void(uint32_t helper)> on_start;
   };
   // Where the system gives fewer threads than asked for, the pool is smaller.
   explicit ThreadPool(const Options& options);
@@ -100,7 +103,7 @@ class ThreadPool {
   void Join(uint64_t* last);
   void Work();
   void WaitForHelpers();
-  absl::Status StartHelper(uint32_t number);
+  absl::Status StartHelper(uint32_t number, const Options& options);
 
   const uint64_t spin_ns_;
   std::vector<std::unique_ptr<Helper>> helpers_;

@@ -1,7 +1,9 @@
 #include "runtime/pool/pool.h"
 
+#include <sched.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <mutex>
 #include <set>
@@ -262,6 +264,88 @@ TEST(Cores, ThisMachine) {
   EXPECT_LE(AvailableCores(RealOs()), std::thread::hardware_concurrency());
 }
 
+// The processors that the calling thread may run on.
+std::vector<unsigned> MayRunOn() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  std::vector<unsigned> processors;
+  for (unsigned i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) processors.push_back(i);
+  }
+  return processors;
+}
+
+TEST(CoreBinding, GivesEachThreadAProcessorOfItsOwn) {
+  const std::vector<unsigned> before = MayRunOn();
+  auto binding = CoreBinding::Find(before.size()).value();
+  std::vector<unsigned> all = binding->processors();
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, before);
+  for (size_t i = 0; i < before.size(); ++i) {
+    Thread thread =
+        Thread::Start("bound", [&, i] {
+          EXPECT_TRUE(binding->BindThisThread(i));
+          EXPECT_EQ(MayRunOn(),
+                    std::vector<unsigned>{binding->processors()[i]});
+          EXPECT_FALSE(binding->BindThisThread(before.size()));
+        }).value();
+    thread.Join();
+  }
+  EXPECT_EQ(MayRunOn(), before);
+}
+
+TEST(CoreBinding, KeepsToTheAffinityMask) {
+  const std::vector<unsigned> before = MayRunOn();
+  Thread thread =
+      Thread::Start("narrow", [&] {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(before.back(), &one);
+        ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+        EXPECT_EQ(CoreBinding::Find(1).value()->processors(),
+                  std::vector<unsigned>{before.back()});
+        EXPECT_EQ(ErrorCodeOf(CoreBinding::Find(2).status()), ErrorCode::kBadJob);
+      }).value();
+  thread.Join();
+}
+
+TEST(HostThreads, BindsHelpersAndTheCaller) {
+  const uint32_t cores = static_cast<uint32_t>(MayRunOn().size());
+  auto threads = HostThreads::Install(RealOs(), cores, /*bind=*/true).value();
+  EXPECT_TRUE(threads->bound());
+  HostServices services("test", {});
+  const weft_host_services& table = *services.host()->services;
+  Meeting meeting(cores);  // so that every thread takes one index
+  struct Loop {
+    Meeting* meeting;
+    std::mutex mu;
+    std::vector<std::vector<unsigned>> sets;
+  } loop{&meeting, {}, {}};
+  Thread caller = Thread::Start("caller", [&] {
+                    threads->BindCaller();
+                    table.parallel_for(
+                        table.context, cores,
+                        [](void* arg, uint64_t) {
+                          auto* loop = static_cast<Loop*>(arg);
+                          loop->meeting->Arrive();
+                          std::lock_guard<std::mutex> lock(loop->mu);
+                          loop->sets.push_back(MayRunOn());
+                        },
+                        &loop);
+                  }).value();
+  caller.Join();
+  std::sort(loop.sets.begin(), loop.sets.end());
+  std::vector<std::vector<unsigned>> one_each;
+  for (unsigned processor : MayRunOn()) one_each.push_back({processor});
+  EXPECT_EQ(loop.sets, one_each);
+}
+
+TEST(HostThreads, RefusesMoreBoundThreadsThanCores) {
+  EXPECT_EQ(ErrorCodeOf(HostThreads::Install(RealOs(), 1000, true).status()),
+            ErrorCode::kBadJob);
+}
+
 TEST(HostThreads, AreWhatPluginsGet) {
   static std::atomic<uint64_t> notified{0};
   SetNotifyHook([](uint64_t token) { notified = token; });
@@ -269,7 +353,7 @@ TEST(HostThreads, AreWhatPluginsGet) {
   const weft_host_services& table = *services.host()->services;
   EXPECT_EQ(table.thread_budget(table.context), 1u);
   {
-    auto threads = HostThreads::Install(RealOs(), 3);
+    auto threads = HostThreads::Install(RealOs(), 3, /*bind=*/false).value();
     EXPECT_EQ(threads->count(), 3u);
     EXPECT_EQ(table.thread_budget(table.context), 3u);
     table.notify(table.context, 7);  // the other hook stays
@@ -287,8 +371,9 @@ TEST(HostThreads, AreWhatPluginsGet) {
       &calls);
   EXPECT_EQ(calls, 5);
   SetHostHooks({});
-  EXPECT_EQ(HostThreads::Install(RealOs(), 0)->count(),
-            AvailableCores(RealOs()));
+  auto all = HostThreads::Install(RealOs(), 0, /*bind=*/false).value();
+  EXPECT_EQ(all->count(), AvailableCores(RealOs()));
+  EXPECT_FALSE(all->bound());
 }
 
 }  // namespace

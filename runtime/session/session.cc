@@ -70,8 +70,9 @@ absl::Status Session::Impl::Prepare() {
     workers = std::max(workers, program->view().proto().workers());
   }
   while (threads.size() < workers) {
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerThread> thread,
-                          WorkerThread::Create(threads.size()));
+    WEFT_ASSIGN_OR_RETURN(
+        std::unique_ptr<WorkerThread> thread,
+        WorkerThread::Create(threads.size(), options.on_worker_start));
     threads.push_back(std::move(thread));
   }
   Program::Resources resources;

@@ -77,6 +77,9 @@ struct SessionOptions {
   // How long a device may take to fill constants, or to read or write a state.
   // After that as above, and the session is broken.
   uint64_t sync_ns = Stream::kLongWaitNs;
+  // Called by each worker's thread before it works. Worker 0 runs the first
+  // device's kernels.
+  std::function<void(size_t worker)> on_worker_start;
   // Records acts where set. Borrowed.
   TraceLog* trace = nullptr;
   // Adds up the time of one program's launches where set. Borrowed.

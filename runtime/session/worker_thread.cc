@@ -14,11 +14,15 @@ constexpr uint64_t kParkNs = 10'000'000'000;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerThread>> WorkerThread::Create(
-    size_t number) {
+    size_t number, const std::function<void(size_t)>& on_start) {
   std::unique_ptr<WorkerThread> thread(new WorkerThread());
-  WEFT_ASSIGN_OR_RETURN(thread->thread_,
-                        Thread::Start(absl::StrCat("weft-worker-", number),
-                                      [self = thread.get()] { self->Loop(); }));
+  auto body = [number, self = thread.get(), on_start] {
+    if (on_start) on_start(number);
+    self->Loop();
+  };
+  WEFT_ASSIGN_OR_RETURN(
+      thread->thread_,
+      Thread::Start(absl::StrCat("weft-worker-", number), body));
   return thread;
 }
 

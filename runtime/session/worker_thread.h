@@ -2,7 +2,7 @@
 // sleeps. It runs the Worker that control gives it, one at a time, and sleeps
 // in between.
 //
-//   WEFT_ASSIGN_OR_RETURN(auto thread, WorkerThread::Create(0));
+//   WEFT_ASSIGN_OR_RETURN(auto thread, WorkerThread::Create(0, {}));
 //   thread->Start(&worker);    // worker.Run() on the thread; returns at once
 //
 // Threading: for the thread that owns the session. Ownership: borrows workers.
@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -23,8 +24,10 @@ namespace weft::runtime {
 
 class WorkerThread {
  public:
-  // kNoThread where the system has none left.
-  static absl::StatusOr<std::unique_ptr<WorkerThread>> Create(size_t number);
+  // kNoThread where the system has none left. The thread calls `on_start`, if
+  // there is one, with its number.
+  static absl::StatusOr<std::unique_ptr<WorkerThread>> Create(
+      size_t number, const std::function<void(size_t number)>& on_start);
   // Joins, unless abandoned.
   ~WorkerThread();
   WorkerThread(const WorkerThread&) = delete;

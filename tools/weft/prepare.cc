@@ -195,8 +195,9 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                                   const job::Job& job) {
   auto out = std::make_unique<Prepared>();
   out->job = job;
-  out->threads =
-      runtime::HostThreads::Install(*options.os, job.runtime().threads());
+  WEFT_ASSIGN_OR_RETURN(out->threads, runtime::HostThreads::Install(
+                                          *options.os, job.runtime().threads(),
+                                          job.runtime().bind_threads()));
   WEFT_ASSIGN_OR_RETURN(out->devices,
                         JobDevices::Open(job.devices(), options.plugins));
   WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));
@@ -220,6 +221,14 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   }
   WEFT_RETURN_IF_ERROR(CheckAllLabels(*out));
   return out;
+}
+
+runtime::SessionOptions SessionOptionsOf(const Prepared& prepared) {
+  runtime::SessionOptions options;
+  options.on_worker_start = [threads = prepared.threads.get()](size_t worker) {
+    if (worker == 0) threads->BindCaller();
+  };
+  return options;
 }
 
 }  // namespace weft

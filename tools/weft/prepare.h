@@ -14,6 +14,7 @@
 #include "core/proto/job.pb.h"
 #include "runtime/data/samples.h"
 #include "runtime/pool/host_threads.h"
+#include "runtime/session/session.h"
 #include "tools/weft/devices.h"
 #include "tools/weft/programs.h"
 #include "tools/weft/trainer.h"
@@ -51,6 +52,9 @@ absl::StatusOr<job::Job> ReadJob(const TrainOptions& options);
 // The rest. `job` is resolved. Readers point into the result: it does not move.
 absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                                   const job::Job& job);
+
+// How a session of these programs uses the threads.
+runtime::SessionOptions SessionOptionsOf(const Prepared& prepared);
 
 }  // namespace weft
 

@@ -104,7 +104,7 @@ absl::StatusOr<runtime::ProfileReport> Profile(const TrainOptions& options,
   ScalarSinks sinks(
       TrainingMetrics(job),
       [](uint64_t, const ScalarSinks::Values&) { return absl::OkStatus(); });
-  runtime::SessionOptions session_options;
+  runtime::SessionOptions session_options = SessionOptionsOf(*prepared);
   session_options.profile = profiler->log();
   WEFT_ASSIGN_OR_RETURN(
       auto session,

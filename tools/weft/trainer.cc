@@ -86,7 +86,8 @@ absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
                       return absl::OkStatus();
                     });
   WEFT_ASSIGN_OR_RETURN(auto session,
-                        runtime::Session::Create(prepared->devices.pointers()));
+                        runtime::Session::Create(prepared->devices.pointers(),
+                                                 SessionOptionsOf(*prepared)));
   runtime::Bindings eval = sinks.bindings();
   eval.sources["eval"] = prepared->eval_reader.get();
   WEFT_RETURN_IF_ERROR(session->LoadProgram(prepared->programs.plans.at("load"),

@@ -161,7 +161,8 @@ void TrainingRun::Describe() {
   }
   Talk(absl::StrCat(
       "version ", kVersion, ", seed ", job_.seed(), ", device ",
-      p.devices.compute(), ", threads ", p.threads->count(), ", plan ",
+      p.devices.compute(), ", threads ", p.threads->count(),
+      p.threads->bound() ? " bound to cores" : "", ", plan ",
       absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
   Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
                     parameters, " parameters, ", Classes(p), "; ",
@@ -174,7 +175,7 @@ void TrainingRun::Describe() {
 }
 
 absl::Status TrainingRun::StartSession() {
-  runtime::SessionOptions session_options;
+  runtime::SessionOptions session_options = SessionOptionsOf(*prepared_);
   if (!job_.observe().trace_steps().empty()) {
     runtime::TraceLog::Options trace;
     ParseTraceSteps(job_.observe().trace_steps(), &trace.first_step,
