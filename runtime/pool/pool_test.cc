@@ -297,16 +297,16 @@ TEST(CoreBinding, GivesEachThreadAProcessorOfItsOwn) {
 
 TEST(CoreBinding, KeepsToTheAffinityMask) {
   const std::vector<unsigned> before = MayRunOn();
-  Thread thread =
-      Thread::Start("narrow", [&] {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(before.back(), &one);
-        ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-        EXPECT_EQ(CoreBinding::Find(1).value()->processors(),
-                  std::vector<unsigned>{before.back()});
-        EXPECT_EQ(ErrorCodeOf(CoreBinding::Find(2).status()), ErrorCode::kBadJob);
-      }).value();
+  Thread thread = Thread::Start("narrow", [&] {
+                    cpu_set_t one;
+                    CPU_ZERO(&one);
+                    CPU_SET(before.back(), &one);
+                    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+                    EXPECT_EQ(CoreBinding::Find(1).value()->processors(),
+                              std::vector<unsigned>{before.back()});
+                    EXPECT_EQ(ErrorCodeOf(CoreBinding::Find(2).status()),
+                              ErrorCode::kBadJob);
+                  }).value();
   thread.Join();
 }
 
