@@ -105,7 +105,7 @@ TEST(BadPluginsTest, AreRefused) {
            5,
            {"libweft_sim.so", "truncated"},
            install([](PluginCopy* p) {
-             p->so.resize(p->so.size() / 2);
+             p->so.resize(p->so.size() / 8);  // within the first segment
              p->Write();
            })},
           {"not a plugin",
