@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
 #include <sys/auxv.h>
 
 #include <map>
@@ -91,8 +92,26 @@ absl::StatusOr<PluginDir> FindFile(const std::string& name,
                                     : absl::StrJoin(searched, ", ")));
 }
 
+// Puts back where the calling thread may run: OpenMP, which oneDNN brings along,
+// binds the thread that loads it where OMP_PROC_BIND is set, and every thread
+// that is started later would share that one processor.
+class KeepAffinity {
+ public:
+  KeepAffinity() : known_(sched_getaffinity(0, sizeof(set_), &set_) == 0) {}
+  ~KeepAffinity() {
+    if (known_) sched_setaffinity(0, sizeof(set_), &set_);
+  }
+  KeepAffinity(const KeepAffinity&) = delete;
+  KeepAffinity& operator=(const KeepAffinity&) = delete;
+
+ private:
+  cpu_set_t set_;
+  bool known_;
+};
+
 // The entry of the object at `path`, and of no other object.
 absl::StatusOr<weft_plugin_query_fn> OpenEntry(const std::string& path) {
+  KeepAffinity keep_affinity;
   // NOW: a missing symbol shows here and not in the middle of training.
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (object == nullptr) {

@@ -1,6 +1,7 @@
 // Files that must load, and files that must not: each bad one is a copy of a
 // good plugin with one defect.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,6 +118,17 @@ TEST_F(LoaderTest, LoadsAnInstalledPluginOnce) {
   EXPECT_EQ((*plugin)->Section(WEFT_SECTION_TRANSPORT), nullptr);
   EXPECT_EQ(Plugin::Load("null", options_).value(), *plugin);
   EXPECT_EQ(Plugin::Load(dir_ + "/libweft_null.so", options_).value(), *plugin);
+}
+
+TEST_F(LoaderTest, ThreadsStayWhereTheyMayRun) {
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  absl::StatusOr<const Plugin*> plugin =
+      Plugin::Load("binds_itself", TestLoadOptions({"plugins/host"}));
+  EXPECT_TRUE(IsError(plugin.status(), ErrorCode::kPluginAbi))
+      << plugin.status();
+  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
 TEST_F(LoaderTest, LoadsFromTheRunfilesTree) {
