@@ -5,9 +5,9 @@
 //
 #include "devices/cpu/bf16.h"
 #include "devices/cpu/factories.h"
-#include "devices/cpu/map.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
+#include "devices/cpu/strided.h"
 #include "devices/cpu/via_float.h"
 
 WEFT_CPU_BEGIN
@@ -36,6 +36,24 @@ struct Addend {
     return present && beta == 1 && plan.dim(last) == columns &&
            plan.strides(last)[1] == 1 &&
            (last == 0 || (last == 1 && plan.strides(0)[1] == 0));
+  }
+
+  // y, of the product's type, before the product is added.
+  template <class T>
+  void WriteTo(T* y, const T* c) const {
+    const T factor = static_cast<T>(beta);
+    auto run = [&](const int64_t* at, const int64_t* step, int64_t n) {
+      T* to = y + at[0];
+      const T* from = c + at[1];
+      if (step[1] == 1) {
+        for (int64_t i = 0; i < n; ++i) to[i] = factor * from[i];
+      } else {
+        for (int64_t i = 0; i < n; ++i) to[i] = factor * from[i * step[1]];
+      }
+    };
+    ParallelElements(plan.count(), kPlain, [&](int64_t begin, int64_t end) {
+      plan.ForEachRun(begin, end, run);
+    });
   }
 };
 
@@ -76,10 +94,7 @@ class PlainProduct final : public Kernel {
 
   void Run(const Args& a) const override {
     T* y = a.Output<T>(0);
-    if (addend_.present) {
-      T beta = static_cast<T>(addend_.beta);
-      Map1(addend_.plan, y, a.Input<T>(2), [beta](T c) { return beta * c; });
-    }
+    if (addend_.present) addend_.WriteTo(y, a.Input<T>(2));
     p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,
                               int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
@@ -190,9 +205,7 @@ class DnnlProduct final : public Kernel {
   void Run(const Args& a) const override {
     char* y = a.Output<char>(0);
     if (addend_.present && !bias_) {
-      float beta = static_cast<float>(addend_.beta);
-      Map1(addend_.plan, a.Output<float>(0), a.Input<float>(2),
-           [beta](float c) { return beta * c; });
+      addend_.WriteTo(a.Output<float>(0), a.Input<float>(2));
     }
     const char* bias = bias_ ? a.Input<char>(2) : nullptr;
     p_.batches.ForEachRun([&](const int64_t* at, const int64_t* step,

@@ -83,6 +83,9 @@ inline int64_t SizeOf(uint32_t dtype) {
 inline bool IsFloatType(uint32_t dtype) {
   return dtype >= WEFT_F32 && dtype <= WEFT_F64;
 }
+inline bool IsIntegerType(uint32_t dtype) {
+  return dtype >= WEFT_I8 && dtype <= WEFT_I64;
+}
 
 // A value of type S as a D: floats round once; an integer result truncates
 // towards zero and saturates, NaN gives 0; bool is "not zero".

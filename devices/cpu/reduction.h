@@ -81,25 +81,42 @@ class TreeOf {
   C levels_[kTreeDepth + 1];
 };
 
+// The lanes of a block of a row. Its elements come in pieces, all but the last
+// of which are whole groups of lanes.
+template <class M, class C>
+struct LanesOf {
+  LanesOf() { std::fill(lanes, lanes + kLanes, M::template Identity<C>()); }
+
+  // f(i) for i in [begin, end).
+  template <class F>
+  void Add(int64_t begin, int64_t end, F f) {
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) {
+        lanes[l] = M::template Apply<C>(lanes[l], f(i + l));
+      }
+    }
+    for (int l = 0; i < end; ++i, ++l) {
+      lanes[l] = M::template Apply<C>(lanes[l], f(i));
+    }
+  }
+  C Result() {  // once
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int l = 0; l < width; ++l) {
+        lanes[l] = M::template Apply<C>(lanes[l], lanes[l + width]);
+      }
+    }
+    return lanes[0];
+  }
+
+  C lanes[kLanes];
+};
+
 template <class M, class C, class F>
 C ReduceBlock(int64_t begin, int64_t end, F f) {
-  C lanes[kLanes];
-  std::fill(lanes, lanes + kLanes, M::template Identity<C>());
-  int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
-    for (int l = 0; l < kLanes; ++l) {
-      lanes[l] = M::template Apply<C>(lanes[l], f(i + l));
-    }
-  }
-  for (int l = 0; i < end; ++i, ++l) {
-    lanes[l] = M::template Apply<C>(lanes[l], f(i));
-  }
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) {
-      lanes[l] = M::template Apply<C>(lanes[l], lanes[l + width]);
-    }
-  }
-  return lanes[0];
+  LanesOf<M, C> lanes;
+  lanes.Add(begin, end, f);
+  return lanes.Result();
 }
 
 // f(i) is element i of a row of n.

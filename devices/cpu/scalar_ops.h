@@ -188,6 +188,88 @@ struct ReciprocalOp {
   }
 };
 
+// x (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3): x / (1 + exp(-2u))
+// is the same without the difference of nearly equal numbers.
+struct GeluTanhOp {
+  template <class C>
+  static C Apply(C x) {
+    return x / (C(1) + Exp(Exponent(x)));
+  }
+  template <class C>
+  static C Exponent(C x) {  // -2u
+    const C k = C(-1.5957691216057307118);
+    return k * (x + C(0.044715) * (x * x * x));
+  }
+};
+
+// Slopes of both forms: 0 and 1 far from 0, where they differ from that by less
+// than a number can, so that nothing is multiplied by an infinity.
+template <class C>
+inline C ClampForSlope(C x) {
+  const C kFar = sizeof(C) == 4 ? C(15) : C(40);
+  const C c = x < -kFar ? -kFar : x;
+  return c > kFar ? kFar : c;
+}
+struct GeluSlopeOp {
+  template <class C>
+  static C Apply(C x) {
+    const C c = ClampForSlope(x);
+    const C pdf = C(0.39894228040143267794) * Exp(C(-0.5) * (c * c));
+    return C(0.5) * Erfc(c * C(-0.70710678118654752440)) + c * pdf;
+  }
+};
+struct GeluTanhSlopeOp {
+  template <class C>
+  static C Apply(C x) {
+    const C c = ClampForSlope(x);
+    const C s = C(1) / (C(1) + Exp(GeluTanhOp::Exponent(c)));  // value: x s
+    const C k = C(1.5957691216057307118);
+    const C inner = k + C(3 * 0.044715 * 1.5957691216057307118) * (c * c);
+    return s + c * inner * (s * (C(1) - s));
+  }
+};
+
+// Numbers as truth values, 1 and 0.
+struct AndOp {
+  template <class C>
+  static bool Apply(C a, C b) {
+    return a != 0 && b != 0;
+  }
+};
+struct OrOp {
+  template <class C>
+  static bool Apply(C a, C b) {
+    return a != 0 || b != 0;
+  }
+};
+struct NotOp {
+  template <class C>
+  static C Apply(C a) {
+    return a != 0 ? C(0) : C(1);
+  }
+};
+struct TruthOp {
+  template <class C>
+  static C Apply(C a) {
+    return a != 0 ? C(1) : C(0);
+  }
+};
+
+struct IdentityOp {
+  template <class C>
+  static C Apply(C a) {
+    return a;
+  }
+};
+// The nearest value of a 16-bit format.
+template <class T>
+struct RoundOp {
+  template <class C>
+  static C Apply(C a) {
+    return static_cast<C>(T(a));
+  }
+};
+
 WEFT_CPU_END
 
 #endif  // WEFT_DEVICES_CPU_SCALAR_OPS_H_

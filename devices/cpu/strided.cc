@@ -16,7 +16,7 @@ bool BroadcastStrides(const Tensor& in, const Tensor& out, int64_t* strides) {
 }
 
 bool IsBroadcastOf(const Tensor& out,
-                   std::initializer_list<const Tensor*> inputs) {
+                   const std::vector<const Tensor*>& inputs) {
   int rank = 0;
   for (const Tensor* in : inputs) rank = in->rank > rank ? in->rank : rank;
   if (rank != out.rank) return false;

@@ -20,8 +20,7 @@ WEFT_CPU_BEGIN
 bool BroadcastStrides(const Tensor& in, const Tensor& out, int64_t* strides);
 
 // True if the dims of `out` are the broadcast of those of the inputs given.
-bool IsBroadcastOf(const Tensor& out,
-                   std::initializer_list<const Tensor*> inputs);
+bool IsBroadcastOf(const Tensor& out, const std::vector<const Tensor*>& inputs);
 
 template <int N>
 class LoopPlan {

@@ -1,6 +1,6 @@
 #include "devices/cpu/via_float.h"
 
-#include "devices/cpu/numeric.h"
+#include "devices/cpu/elements.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/target.h"
 
@@ -14,23 +14,16 @@ bool Is16Bit(const Tensor& t) {
 // A 16-bit operand's float copy in the workspace.
 struct Stage {
   int index;
-  uint32_t dtype;
+  Converter converter;
   int64_t count;
   uint64_t offset;
 };
 
-template <class T>
-void Widen(const void* from, int64_t n, float* to) {
-  const T* x = static_cast<const T*>(from);
+void ConvertAll(Converter converter, int64_t from_size, const void* from,
+                int64_t to_size, void* to, int64_t n) {
   ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = x[i];
-  });
-}
-template <class T>
-void Narrow(const float* from, int64_t n, void* to) {
-  T* y = static_cast<T*>(to);
-  ParallelElements(n, kPlain, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i] = T(from[i]);
+    converter(static_cast<const char*>(from) + begin * from_size, end - begin,
+              static_cast<char*>(to) + begin * to_size);
   });
 }
 
@@ -41,8 +34,13 @@ class ViaFloatKernel final : public Kernel {
         num_in_(op.in.size()),
         num_out_(op.out.size()) {
     workspace = Align64(inner_->workspace);
-    AddStages(op.in, &in_);
-    AddStages(op.out, &out_);
+    bool found = false;
+    AddStages(op.in, &in_, [&](uint32_t dtype) {
+      return FindLoad(dtype, Wide::kFloat, &found);
+    });
+    AddStages(op.out, &out_, [&](uint32_t dtype) {
+      return FindStore(Wide::kFloat, dtype, Narrowing::kRound, &found);
+    });
   }
 
   void Prepare() override { inner_->Prepare(); }
@@ -54,28 +52,27 @@ class ViaFloatKernel final : public Kernel {
     for (size_t i = 0; i < num_in_; ++i) in[i] = a.in[i];
     for (size_t i = 0; i < num_out_; ++i) out[i] = a.out[i];
     for (const Stage& s : in_) {
-      float* to = reinterpret_cast<float*>(scratch + s.offset);
-      s.dtype == WEFT_F16 ? Widen<Half>(a.in[s.index], s.count, to)
-                          : Widen<Bfloat>(a.in[s.index], s.count, to);
+      void* to = scratch + s.offset;
+      ConvertAll(s.converter, 2, a.in[s.index], 4, to, s.count);
       in[s.index] = to;
     }
     for (const Stage& s : out_) out[s.index] = scratch + s.offset;
     inner_->Run(Args{in, out, scratch, a.failure});
     if (a.failure->code != WEFT_OK) return;
     for (const Stage& s : out_) {
-      const float* from = reinterpret_cast<const float*>(scratch + s.offset);
-      s.dtype == WEFT_F16 ? Narrow<Half>(from, s.count, a.out[s.index])
-                          : Narrow<Bfloat>(from, s.count, a.out[s.index]);
+      ConvertAll(s.converter, 4, scratch + s.offset, 2, a.out[s.index],
+                 s.count);
     }
   }
 
  private:
-  void AddStages(const std::vector<Tensor>& tensors,
-                 std::vector<Stage>* stages) {
+  template <class F>
+  void AddStages(const std::vector<Tensor>& tensors, std::vector<Stage>* stages,
+                 F converter_of) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (!Is16Bit(tensors[i])) continue;
-      stages->push_back(
-          {static_cast<int>(i), tensors[i].dtype, tensors[i].count, workspace});
+      stages->push_back({static_cast<int>(i), converter_of(tensors[i].dtype),
+                         tensors[i].count, workspace});
       workspace += Align64(static_cast<uint64_t>(tensors[i].count) * 4);
     }
   }
