@@ -21,20 +21,20 @@ constexpr int kMaxOperands = 16;
 constexpr int kMaxResults = 4;
 
 struct Region {
-  std::vector<int32_t> nodes;  // in topological order
-  DType dtype = DType::kInvalid;
+  std::vector<int32_t> nodes;       // in topological order
+  DType compute = DType::kInvalid;  // kInvalid: any will do
   int instructions = 0;
   bool fusable = false;  // false: a node that takes part in no fusion
 };
 
-// The dtype that a region with this node has: its result's, or its operands'
-// where it gives a truth value; kInvalid where all of them are truth values.
-DType RegionDType(const OpView& op) {
-  if (op.output(0).dtype != DType::kBool) return op.output(0).dtype;
-  for (int i = 0; i < op.num_inputs(); ++i) {
-    if (op.input(i).dtype != DType::kBool) return op.input(i).dtype;
+// The dtype that a region with this node computes in; kInvalid where the node
+// has truth values only.
+DType ComputeTypeOf(const OpView& op) {
+  DType compute = FusedProgram::ComputeType(op.output(0).dtype);
+  for (int i = 0; i < op.num_inputs() && compute == DType::kInvalid; ++i) {
+    compute = FusedProgram::ComputeType(op.input(i).dtype);
   }
-  return DType::kInvalid;
+  return compute;
 }
 
 int CountInstructions(const OpView& op) {
@@ -55,7 +55,7 @@ class Fuser {
 
  private:
   void Visit(const Node& node);
-  bool DrawInTruthValues(const Node& node);
+  void DrawInTruthValues(const Node& node);
   bool CanJoin(const Node& from, const Node& node) const;
   bool FitsTogether(int a, int b) const;
   bool HasDetour(int from, int to);
@@ -110,19 +110,20 @@ void Fuser::Visit(const Node& node) {
     return;
   }
   OpView view = graph_.View(node);
-  DType dtype = RegionDType(view);
-  // Logic on truth values has any region's dtype.
-  if (!FusedProgram::CanHold(view,
-                             dtype == DType::kInvalid ? DType::kF32 : dtype)) {
+  DType compute = ComputeTypeOf(view);
+  if (!FusedProgram::CanHold(
+          view, compute == DType::kInvalid ? DType::kF32 : compute)) {
     return;
   }
   int own = region_of_[node.id()];
-  regions_[own].dtype = dtype;
+  regions_[own].compute = compute;
   regions_[own].instructions = CountInstructions(view);
   regions_[own].fusable = regions_[own].instructions <= max_instructions_;
-  if (!DrawInTruthValues(node)) regions_[own].fusable = false;
-  // A truth value goes to its reader, not to its operands.
-  if (!regions_[own].fusable || IsTruth(node.output(0))) return;
+  if (!regions_[own].fusable) return;
+  DrawInTruthValues(node);
+  // A truth value goes to its reader, not to its operands: who reads it much
+  // later makes it again from them, and need not keep it.
+  if (IsTruth(node.output(0))) return;
   for (Value v : node.inputs()) {
     if (!v.valid() || IsTruth(v) || !CanJoin(NodeOf(v), node)) continue;
     int from = region_of_[v.node];
@@ -132,21 +133,19 @@ void Fuser::Visit(const Node& node) {
   }
 }
 
-// Truth values are no operands of weft.fused: each must be made inside.
-bool Fuser::DrawInTruthValues(const Node& node) {
+// Those that nobody else reads: they are no operands then.
+void Fuser::DrawInTruthValues(const Node& node) {
   for (Value v : node.inputs()) {
-    if (!v.valid() || !IsTruth(v)) continue;
-    if (!CanJoin(NodeOf(v), node)) return false;
+    if (!v.valid() || !IsTruth(v) || !CanJoin(NodeOf(v), node)) continue;
+    bool only_reader = true;
     for (const auto& [user, position] : graph_.Uses(v)) {
-      if (user != node.id()) return false;
+      only_reader = only_reader && user == node.id();
     }
     int from = region_of_[v.node];
     int into = region_of_[node.id()];
-    if (from == into) continue;
-    if (!FitsTogether(from, into) || HasDetour(from, into)) return false;
-    Merge(from, into);
+    if (!only_reader || from == into || !FitsTogether(from, into)) continue;
+    if (!HasDetour(from, into)) Merge(from, into);
   }
-  return true;
 }
 
 bool Fuser::CanJoin(const Node& from, const Node& node) const {
@@ -158,8 +157,8 @@ bool Fuser::CanJoin(const Node& from, const Node& node) const {
 bool Fuser::FitsTogether(int a, int b) const {
   const Region& x = regions_[a];
   const Region& y = regions_[b];
-  if (x.dtype != y.dtype && x.dtype != DType::kInvalid &&
-      y.dtype != DType::kInvalid) {
+  if (x.compute != y.compute && x.compute != DType::kInvalid &&
+      y.compute != DType::kInvalid) {
     return false;
   }
   if (x.instructions + y.instructions > max_instructions_) return false;
@@ -219,7 +218,7 @@ void Fuser::Merge(int from, int into) {
     return position_[x] < position_[y];
   });
   b.instructions += a.instructions;
-  if (b.dtype == DType::kInvalid) b.dtype = a.dtype;
+  if (b.compute == DType::kInvalid) b.compute = a.compute;
   a = Region();
 }
 
@@ -287,7 +286,14 @@ bool Fuser::BuildProgram(const Region& region, bool inline_constants,
     int code = program.AddNode(graph_.View(node), arguments);
     codes[node.output(0)] = code;
   }
-  for (Value v : Results(region.nodes)) program.outputs.push_back(codes.at(v));
+  bool one_type = true;
+  for (Value v : Results(region.nodes)) {
+    program.outputs.push_back(codes.at(v));
+    program.types.push_back(graph_.type(v).dtype);
+    one_type = one_type &&
+               program.types.back() == graph_.type(operands->front()).dtype;
+  }
+  if (one_type) program.types.clear();  // the default
   *attrs = program.ToAttrs();
   return !program.instructions().empty();
 }
@@ -295,9 +301,6 @@ bool Fuser::BuildProgram(const Region& region, bool inline_constants,
 absl::StatusOr<bool> Fuser::Emit(const Region& region) {
   std::vector<Value> results = Results(region.nodes);
   if (results.empty()) return false;
-  for (Value v : results) {
-    if (IsTruth(v)) return false;
-  }
   std::vector<Value> operands;
   AttrMap attrs;
   if (!BuildProgram(region, /*inline_constants=*/true, &operands, &attrs) &&

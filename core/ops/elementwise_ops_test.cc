@@ -382,7 +382,50 @@ TEST(FusedTest, ConstantsAreSharedByBits) {
   EXPECT_EQ(p.Constant(0.0), -1);
 }
 
-TEST(FusedTest, HoldsOnlyOneFloatDTypeAndTruthValues) {
+// relu(x + y), rounded to bf16 on the way and at the end, and whether it is 0.
+FusedProgram OfBothWidths() {
+  FusedProgram p(3);
+  const int bf16 = static_cast<int>(DType::kBF16);
+  int sum = p.Add(OpId::kCast, p.Add(OpId::kAdd, 0, 1), bf16);
+  int chosen = p.Add(OpId::kWhere, 2, sum, p.Constant(0));
+  int any = p.Add(OpId::kCast, chosen, static_cast<int>(DType::kBool));
+  p.outputs = {chosen, chosen, any, p.Add(OpId::kGelu, sum, 1)};
+  p.types = {DType::kBF16, DType::kF32, DType::kBool, DType::kF16};
+  return p;
+}
+
+TEST(FusedTest, HoldsTypesThatAreComputedInOne) {
+  Literal x = Literal::FromDoubles({DType::kBF16, {3}}, {1, -3, 2});
+  Literal y = Literal::FromDoubles({DType::kF32, {3}}, {0.00390625, 0.5, 1});
+  Literal c = Literal::FromDoubles({DType::kBool, {1}}, {1});
+  OpCase fused{"weft.fused", OfBothWidths().ToAttrs(), {x, y, c}, 4};
+  // 1 + 2^-8 is halfway between two numbers of bf16, of which 1 is even.
+  EXPECT_THAT(ResultOf(fused, 0), ElementsAre(1, -2.5, 3));
+  EXPECT_THAT(ResultOf(fused, 1), ElementsAre(1, -2.5, 3));
+  EXPECT_THAT(ResultOf(fused, 2), ElementsAre(1, 1, 1));
+  EXPECT_EQ(CheckDecomposition(fused), absl::OkStatus());
+  EXPECT_EQ(InferText("weft.fused", fused.attrs,
+                      {"bf16[3]", "f32[2,1]", "bool[]"}, 4),
+            "bf16[2,3] f32[2,3] bool[2,3] f16[2,3]");
+}
+
+TEST(FusedTest, RoundsAfterEach16BitOp) {
+  FusedProgram p(2);
+  std::vector<TensorType> in = {ParseType("bf16[2]"), ParseType("bf16[2]")};
+  std::vector<TensorType> out = {ParseType("bf16[2]")};
+  auto add = [&](const char* op, std::vector<int> codes) {
+    OpView view(*OpRegistry::Global().FindOrNull(op), "n", {}, in, out);
+    return p.AddNode(view, codes);
+  };
+  int sum = add("Add", {0, 1});
+  EXPECT_EQ(p.instructions().back().op, OpId::kCast);
+  EXPECT_EQ(p.instructions().back().b, static_cast<int>(DType::kBF16));
+  in = {ParseType("bf16[2]")};
+  EXPECT_EQ(add("Identity", {sum}), sum + 1);  // moves: nothing to round
+  EXPECT_EQ(p.instructions().back().op, OpId::kIdentity);
+}
+
+TEST(FusedTest, HoldsOnlyOneComputeTypeAndTruthValues) {
   auto can_hold = [](const char* op, const AttrMap& attrs,
                      std::vector<std::string> in, const char* out) {
     std::vector<TensorType> inputs, outputs = {ParseType(out)};
@@ -394,7 +437,11 @@ TEST(FusedTest, HoldsOnlyOneFloatDTypeAndTruthValues) {
   AttrMap to_f32 = {{"to", DType::kF32}}, to_bool = {{"to", DType::kBool}};
   EXPECT_TRUE(can_hold("Less", {}, {"f32[2]", "f32[2]"}, "bool[2]"));
   EXPECT_TRUE(can_hold("Cast", to_f32, {"bool[2]"}, "f32[2]"));
-  EXPECT_FALSE(can_hold("Cast", to_bool, {"f32[2]"}, "bool[2]"));
+  EXPECT_TRUE(can_hold("Cast", to_bool, {"f32[2]"}, "bool[2]"));
+  EXPECT_TRUE(can_hold("Cast", to_f32, {"bf16[2]"}, "f32[2]"));
+  EXPECT_TRUE(can_hold("Add", {}, {"f16[2]", "f16[2]"}, "f16[2]"));
+  EXPECT_FALSE(can_hold("Cast", to_f32, {"i32[2]"}, "f32[2]"));
+  EXPECT_FALSE(can_hold("Add", {}, {"i32[2]", "i32[2]"}, "i32[2]"));
   EXPECT_FALSE(can_hold("Cast", to_f32, {"f64[2]"}, "f32[2]"));
   EXPECT_FALSE(can_hold("Add", {}, {"f64[2]", "f64[2]"}, "f64[2]"));
   EXPECT_FALSE(can_hold("ReduceSum", {}, {"f32[2]"}, "f32[1]"));
@@ -424,8 +471,26 @@ TEST(FusedTest, RefusesBadPrograms) {
   EXPECT_THAT(infer({20, 0, 1, 0}, {2}), bad("operand 1 must be 0"));
   EXPECT_THAT(infer({1, 0, 1, 0}, {3}), bad("uses value 3"));
   EXPECT_THAT(infer({1, 0, 1, 0}, {}), bad("'outputs' is empty"));
-  EXPECT_THAT(infer({1, 0, 1, 0}, {2}, {"f16[2]", "f16[2]"}),
-              ErrorWith("WEFT-2005", {"f16[2]"}));
+  EXPECT_THAT(infer({20, 0, 7, 0}, {2}), bad("operand 1 must be 0"));
+  const int64_t cast = static_cast<int64_t>(OpId::kCast);
+  EXPECT_THAT(infer({cast, 0, 1, 0}, {2}), bad("casts to dtype 1"));
+  EXPECT_THAT(infer({cast, 9, 3, 0}, {2}), bad("uses value 9"));
+  EXPECT_THAT(infer({cast, 0, 3, 0}, {2}, {"f64[2]", "f64[2]"}),
+              bad("in a program of f64"));
+  EXPECT_THAT(infer({1, 0, 1, 0}, {2}, {"i32[2]", "f32[2]"}),
+              ErrorWith("WEFT-2005", {"operand 0 is i32"}));
+  EXPECT_THAT(infer({1, 0, 1, 0}, {2}, {"f16[2]", "f64[2]"}),
+              ErrorWith("WEFT-2005", {"operand 1 is f64", "f32"}));
+  auto typed = [](Ints types) {
+    AttrMap attrs = {{"program", Ints{1, 0, 1, 0}},
+                     {"outputs", Ints{2}},
+                     {"types", std::move(types)}};
+    return InferText("weft.fused", attrs, {"f32[2]", "bf16[2]"});
+  };
+  EXPECT_EQ(typed({3}), "bf16[2]");
+  EXPECT_THAT(typed({3, 3}), bad("2 dtypes for 1 results"));
+  EXPECT_THAT(typed({4}), ErrorWith("WEFT-2005", {"result 0 is f64"}));
+  EXPECT_THAT(typed({99}), ErrorWith("WEFT-2005", {"result 0"}));
   EXPECT_THAT(infer({1, 0, 1, 0}, {2}, {"f32[2]", "f32[3]"}),
               ErrorWith("WEFT-2004", {"[2]", "[3]"}));
 }

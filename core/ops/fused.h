@@ -13,12 +13,21 @@
 //   "program"    ints, four an instruction: {op id, a, b, c}; unused ones 0
 //   "constants"  floats
 //   "outputs"    ints, the code of each result
+//   "types"      ints, the dtype of each result; none: all that of operand 0
+// Operands broadcast to the common shape, which every result has.
+//
+// Everything is computed in one dtype: f64 where an operand or result has it
+// (then all have it, or are bool), f32 else. f16, bf16 and bool values are read
+// as numbers of it, a bool as 1 or 0, and results are rounded to their dtype.
+// Comparisons and logic give 1 or 0, and conditions test for non-zero.
+//
 // Which ops a program may hold, and with how many operands, is ScalarArity()
-// (core/ops/scalar.h): attributes become operands, so LeakyRelu is (x, alpha),
-// and only the exact Gelu is there. All operands and results of the node have
-// one dtype, f32 or f64. Inside, comparisons and logic give 1 or 0, and
-// conditions test for non-zero. Operands broadcast to the common shape, which
-// every result has.
+// (core/ops/scalar.h): attributes become operands, so LeakyRelu is (x, alpha).
+// Two ops have a number in place of a second operand:
+//   Cast  (x, dtype)  x rounded to f16 or bf16; with bool, 1 where it is not 0
+//   Gelu  (x, form)   form 1 is the one by tanh, 0 the exact one
+// A region of 16-bit ops has a Cast after each of them, so that it computes the
+// bits that the ops give one by one.
 //
 // The node has no gradient: fusion runs after differentiation.
 //
@@ -42,6 +51,9 @@ struct FusedInstruction {
   int a = 0;
   int b = 0;
   int c = 0;
+
+  // Of a, b, c, those that are operand codes.
+  int num_operands() const;
 };
 
 class FusedProgram {
@@ -51,10 +63,14 @@ class FusedProgram {
   // Checked: kBadAttribute says which instruction is wrong and how.
   static absl::StatusOr<FusedProgram> FromOp(const OpView& op);
 
-  // True where AddNode can take the node into a region of `dtype`: its function
-  // has a program form, its results are of `dtype` or bool, and so are its
-  // operands (bool ones must come from inside of the region).
-  static bool CanHold(const OpView& op, DType dtype);
+  // The dtype that a region with this value computes in: kF32 or kF64;
+  // kInvalid where any will do (bool).
+  static DType ComputeType(DType dtype);
+
+  // True where AddNode can take the node into a region that computes in
+  // `compute`: its function has a program form, and the region can have all
+  // its operands and results.
+  static bool CanHold(const OpView& op, DType compute);
 
   // Appends an instruction; the code of its value.
   int Add(OpId op, int a, int b = 0, int c = 0);
@@ -77,6 +93,7 @@ class FusedProgram {
   const std::vector<double>& constants() const { return constants_; }
 
   std::vector<int> outputs;  // codes
+  std::vector<DType> types;  // of the results; empty: all that of operand 0
 
  private:
   int num_inputs_;

@@ -14,7 +14,6 @@ namespace weft {
 namespace {
 
 constexpr int kWordsPerInstruction = 4;
-constexpr double kSqrtTwoByPi = 0.79788456080286535588;
 
 bool SameBits(double a, double b) {
   return std::memcmp(&a, &b, sizeof(a)) == 0;
@@ -37,6 +36,24 @@ bool IsLogic(OpId id) {
   return id == OpId::kAnd || id == OpId::kOr || id == OpId::kNot;
 }
 
+bool Is16Bit(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// What a Cast instruction may give.
+bool IsCastTarget(int64_t dtype) {
+  return dtype == static_cast<int64_t>(DType::kF16) ||
+         dtype == static_cast<int64_t>(DType::kBF16) ||
+         dtype == static_cast<int64_t>(DType::kBool);
+}
+
+double CastTo(DType dtype, double x) {
+  float f = static_cast<float>(x);
+  if (dtype == DType::kF16) return F16ToFloat(FloatToF16(f));
+  if (dtype == DType::kBF16) return Bf16ToFloat(FloatToBf16(f));
+  return x != 0;
+}
+
 // `code` may name an input, a constant or one of the first `done` instructions.
 absl::Status CheckCode(const OpView& op, int64_t code, int64_t done,
                        absl::string_view where) {
@@ -57,7 +74,7 @@ absl::Status CheckInstruction(const OpView& op, const int64_t* words,
   auto id = static_cast<OpId>(words[0]);
   // The cast keeps 32 bits only: a larger number must not become an id.
   bool is_id = static_cast<int64_t>(id) == words[0];
-  int arity = is_id ? ScalarArity(id) : 0;
+  int arity = is_id ? FusedInstruction{id}.num_operands() : 0;
   if (arity == 0) {
     return op.Error(ErrorCode::kBadAttribute,
                     absl::StrCat(where, " has op id ", words[0],
@@ -66,7 +83,14 @@ absl::Status CheckInstruction(const OpView& op, const int64_t* words,
   for (int k = 0; k < arity; ++k) {
     WEFT_RETURN_IF_ERROR(CheckCode(op, words[1 + k], index, where));
   }
-  for (int k = arity; k < 3; ++k) {
+  if (id == OpId::kCast && !IsCastTarget(words[2])) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    absl::StrCat(where, " casts to dtype ", words[2],
+                                 ", must be f16, bf16 or bool"));
+  }
+  bool form = id == OpId::kGelu && words[2] == 1;
+  int used = id == OpId::kCast || form ? 2 : arity;
+  for (int k = used; k < 3; ++k) {
     if (words[1 + k] == 0) continue;
     return op.Error(ErrorCode::kBadAttribute,
                     absl::StrCat(where, " (", OpName(id), ") takes ", arity,
@@ -75,16 +99,37 @@ absl::Status CheckInstruction(const OpView& op, const int64_t* words,
   return absl::OkStatus();
 }
 
-absl::Status InferFused(const OpView& op, std::vector<TensorType>* out) {
-  DType dtype = op.input(0).dtype;
-  if (dtype != DType::kF32 && dtype != DType::kF64) {
-    return op.Error(ErrorCode::kDTypeMismatch,
-                    absl::StrCat("operand 0 must be f32 or f64, got ",
-                                 op.input(0).ToString()));
+// What the node computes in, of the dtypes of its operands and results.
+absl::StatusOr<DType> ComputeTypeOf(const OpView& op,
+                                    const std::vector<DType>& results) {
+  DType compute = DType::kInvalid;
+  auto add = [&](absl::string_view what, size_t index,
+                 DType dtype) -> absl::Status {
+    DType own = FusedProgram::ComputeType(dtype);
+    if (own == DType::kInvalid && dtype != DType::kBool) {
+      return op.Error(ErrorCode::kDTypeMismatch,
+                      absl::StrCat(what, " ", index, " is ", DTypeName(dtype),
+                                   ", must be f32, f16, bf16, f64 or bool"));
+    }
+    if (compute == DType::kInvalid) compute = own;
+    if (own == DType::kInvalid || own == compute) return absl::OkStatus();
+    return op.Error(
+        ErrorCode::kDTypeMismatch,
+        absl::StrCat(what, " ", index, " is ", DTypeName(dtype),
+                     ", but others are computed in ", DTypeName(compute)));
+  };
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    WEFT_RETURN_IF_ERROR(add("operand", i, op.input(i).dtype));
   }
+  for (size_t i = 0; i < results.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(add("result", i, results[i]));
+  }
+  return compute == DType::kInvalid ? DType::kF32 : compute;
+}
+
+absl::Status InferFused(const OpView& op, std::vector<TensorType>* out) {
   Shape shape = op.input(0).shape;
   for (int i = 1; i < op.num_inputs(); ++i) {
-    WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, i));
     absl::StatusOr<Shape> wider = BroadcastShapes(shape, op.input(i).shape);
     if (!wider.ok()) {
       return op.Error(ErrorCode::kShapeMismatch, wider.status().message());
@@ -92,7 +137,14 @@ absl::Status InferFused(const OpView& op, std::vector<TensorType>* out) {
     shape = *wider;
   }
   WEFT_ASSIGN_OR_RETURN(FusedProgram program, FusedProgram::FromOp(op));
-  out->assign(program.outputs.size(), TensorType{dtype, shape});
+  WEFT_ASSIGN_OR_RETURN(DType compute, ComputeTypeOf(op, program.types));
+  for (const FusedInstruction& i : program.instructions()) {
+    if (compute != DType::kF64 || i.op != OpId::kCast) continue;
+    if (!Is16Bit(static_cast<DType>(i.b))) continue;
+    return op.Error(ErrorCode::kBadAttribute,
+                    "a Cast to a 16-bit dtype in a program of f64");
+  }
+  for (DType dtype : program.types) out->push_back({dtype, shape});
   return absl::OkStatus();
 }
 
@@ -112,6 +164,15 @@ Expr EmitInstruction(const FusedInstruction& instruction,
     for (const Expr& operand : operands) truths.push_back(truth(operand));
     return Cast(Apply(OpName(id), truths), a.dtype());
   }
+  if (id == OpId::kCast) {
+    if (instruction.b == static_cast<int>(DType::kBool)) {
+      return Cast(truth(a), a.dtype());
+    }
+    return Cast(Cast(a, static_cast<DType>(instruction.b)), a.dtype());
+  }
+  if (id == OpId::kGelu && instruction.b == 1) {
+    return Apply("weft.Gelu", {a}, {{"approximate", "tanh"}});
+  }
   if (id == OpId::kWhere) return Where(truth(a), operands[1], operands[2]);
   if (id == OpId::kLeakyRelu) {  // the slope is an operand here
     return Where(Apply("Less", {a, a.Like(0)}), operands[1] * a, a);
@@ -124,26 +185,36 @@ std::vector<Value> DecomposeFused(const OpView& op,
                                   NodeEmitter& emit) {
   absl::StatusOr<FusedProgram> program = FusedProgram::FromOp(op);
   if (!program.ok()) return {};  // inference has refused it before
+  absl::StatusOr<DType> compute = ComputeTypeOf(op, program->types);
+  if (!compute.ok()) return {};
   std::vector<Expr> values;
-  for (Value input : inputs) values.emplace_back(emit, input);
+  for (Value input : inputs) {
+    values.push_back(Cast(Expr(emit, input), *compute));
+  }
   std::vector<Expr> constants;
   for (double c : program->constants()) constants.push_back(values[0].Like(c));
   auto at = [&](int code) {
     return code >= 0 ? values[code] : constants[-1 - code];
   };
   for (const FusedInstruction& i : program->instructions()) {
-    std::vector<Expr> operands = {at(i.a), at(i.b), at(i.c)};
-    operands.resize(ScalarArity(i.op), operands[0]);
+    std::vector<Expr> operands = {at(i.a)};
+    if (i.num_operands() > 1) operands.push_back(at(i.b));
+    if (i.num_operands() > 2) operands.push_back(at(i.c));
     values.push_back(EmitInstruction(i, operands));
   }
   std::vector<Value> results;
-  for (int code : program->outputs) {
-    results.push_back(ExpandTo(at(code), op.output(0).shape));
+  for (size_t i = 0; i < program->outputs.size(); ++i) {
+    Expr result = Cast(at(program->outputs[i]), program->types[i]);
+    results.push_back(ExpandTo(result, op.output(0).shape));
   }
   return results;
 }
 
 }  // namespace
+
+int FusedInstruction::num_operands() const {
+  return op == OpId::kCast ? 1 : ScalarArity(op);
+}
 
 absl::StatusOr<FusedProgram> FusedProgram::FromOp(const OpView& op) {
   const std::vector<int64_t>& words = op.Ints("program");
@@ -170,13 +241,29 @@ absl::StatusOr<FusedProgram> FusedProgram::FromOp(const OpView& op) {
   if (program.outputs.empty()) {
     return op.Error(ErrorCode::kBadAttribute, "attribute 'outputs' is empty");
   }
+  for (int64_t type : op.Ints("types")) {
+    program.types.push_back(static_cast<DType>(type));
+  }
+  if (program.types.empty()) {
+    program.types.assign(program.outputs.size(), op.input(0).dtype);
+  }
+  if (program.types.size() != program.outputs.size()) {
+    return op.Error(
+        ErrorCode::kBadAttribute,
+        absl::StrCat("attribute 'types' has ", program.types.size(),
+                     " dtypes for ", program.outputs.size(), " results"));
+  }
   return program;
 }
 
-bool FusedProgram::CanHold(const OpView& op, DType dtype) {
-  if (dtype != DType::kF32 && dtype != DType::kF64) return false;
-  auto fits = [dtype](const TensorType& type) {
-    return type.dtype == dtype || type.dtype == DType::kBool;
+DType FusedProgram::ComputeType(DType dtype) {
+  if (dtype == DType::kF64) return DType::kF64;
+  return dtype == DType::kF32 || Is16Bit(dtype) ? DType::kF32 : DType::kInvalid;
+}
+
+bool FusedProgram::CanHold(const OpView& op, DType compute) {
+  auto fits = [compute](const TensorType& type) {
+    return ComputeType(type.dtype) == compute || type.dtype == DType::kBool;
   };
   for (int i = 0; i < op.num_inputs(); ++i) {
     if (!fits(op.input(i))) return false;
@@ -184,9 +271,7 @@ bool FusedProgram::CanHold(const OpView& op, DType dtype) {
   for (const TensorType& type : op.outputs()) {
     if (!fits(type)) return false;
   }
-  // A cast of a truth value is the number that it already is.
-  if (op.schema().id == OpId::kCast) return op.output(0).dtype == dtype;
-  return ScalarArity(op.schema().id) > 0;
+  return FusedInstruction{op.schema().id}.num_operands() > 0;
 }
 
 int FusedProgram::Add(OpId op, int a, int b, int c) {
@@ -195,20 +280,24 @@ int FusedProgram::Add(OpId op, int a, int b, int c) {
 }
 
 int FusedProgram::AddNode(const OpView& op, absl::Span<const int> operands) {
-  OpId id = op.schema().id;
-  int x = operands[0];
-  if (id == OpId::kCast) return x;
-  if (id == OpId::kLeakyRelu) return Add(id, x, Constant(op.Float("alpha")));
-  if (id == OpId::kGelu && op.String("approximate") == "tanh") {
-    int cube = Add(OpId::kMul, x, Add(OpId::kMul, x, x));
-    int inner = Add(OpId::kAdd, x, Add(OpId::kMul, Constant(0.044715), cube));
-    int scaled = Add(OpId::kMul, Constant(kSqrtTwoByPi), inner);
-    int shifted = Add(OpId::kAdd, Constant(1), Add(OpId::kTanh, scaled));
-    return Add(OpId::kMul, x, Add(OpId::kMul, Constant(0.5), shifted));
+  const OpId id = op.schema().id;
+  const int x = operands[0];
+  const DType from = op.input(0).dtype, to = op.output(0).dtype;
+  if (id == OpId::kCast) {
+    // A number that the dtype has stays as it is.
+    const bool exact = from == to || from == DType::kBool;
+    return exact || !IsCastTarget(static_cast<int64_t>(to))
+               ? x
+               : Add(id, x, static_cast<int>(to));
   }
   int b = operands.size() > 1 ? operands[1] : 0;
   int c = operands.size() > 2 ? operands[2] : 0;
-  return Add(id, x, b, c);
+  if (id == OpId::kLeakyRelu) b = Constant(op.Float("alpha"));
+  if (id == OpId::kGelu) b = op.String("approximate") == "tanh" ? 1 : 0;
+  const int value = Add(id, x, b, c);
+  const bool moves = id == OpId::kWhere || id == OpId::kIdentity;
+  if (!Is16Bit(to) || moves) return value;
+  return Add(OpId::kCast, value, static_cast<int>(to));
 }
 
 int FusedProgram::Constant(double value) {
@@ -224,9 +313,16 @@ AttrMap FusedProgram::ToAttrs() const {
   for (const FusedInstruction& i : instructions_) {
     words.insert(words.end(), {static_cast<int64_t>(i.op), i.a, i.b, i.c});
   }
-  return {{"program", std::move(words)},
-          {"constants", constants_},
-          {"outputs", std::vector<int64_t>(outputs.begin(), outputs.end())}};
+  AttrMap attrs = {
+      {"program", std::move(words)},
+      {"constants", constants_},
+      {"outputs", std::vector<int64_t>(outputs.begin(), outputs.end())}};
+  if (!types.empty()) {
+    std::vector<int64_t> ids;
+    for (DType dtype : types) ids.push_back(static_cast<int64_t>(dtype));
+    attrs.Set("types", std::move(ids));
+  }
+  return attrs;
 }
 
 void FusedProgram::Evaluate(absl::Span<const double> inputs,
@@ -236,6 +332,14 @@ void FusedProgram::Evaluate(absl::Span<const double> inputs,
     return code >= 0 ? values[code] : constants_[-1 - code];
   };
   for (const FusedInstruction& i : instructions_) {
+    if (i.op == OpId::kCast) {
+      values.push_back(CastTo(static_cast<DType>(i.b), at(i.a)));
+      continue;
+    }
+    if (i.op == OpId::kGelu && i.b == 1) {
+      values.push_back(GeluTanh(at(i.a)));
+      continue;
+    }
     int arity = ScalarArity(i.op);
     values.push_back(ScalarValue(i.op, at(i.a), arity > 1 ? at(i.b) : 0,
                                  arity > 2 ? at(i.c) : 0));
@@ -249,7 +353,8 @@ void RegisterFusedOps(OpRegistry* registry) {
   schema.outputs = {1, kVariadic};
   schema.attrs = {AttrSpec::Required("program", AttrKind::kInts),
                   AttrSpec::Default("constants", std::vector<double>{}),
-                  AttrSpec::Required("outputs", AttrKind::kInts)};
+                  AttrSpec::Required("outputs", AttrKind::kInts),
+                  AttrSpec::Default("types", std::vector<int64_t>{})};
   schema.infer = InferFused;
   schema.decompose = DecomposeFused;
   schema.cost = [](const OpView& op) {

@@ -254,6 +254,23 @@ TEST(Fused, MatchesTheReferenceOverBroadcasts) {
   }
 }
 
+TEST(Fused, MatchesTheReferenceOfMixedTypes) {
+  Values values(12);
+  FusedProgram program = EveryInstruction();
+  program.types = {DType::kBF16, DType::kF16, DType::kBool, DType::kF16,
+                   DType::kF32};
+  for (const std::vector<Shape>& shapes : std::vector<std::vector<Shape>>{
+           {{1300}, {1300}, {1300}}, {{40, 50}, {50}, {40, 1}}, {{}, {}, {}}}) {
+    OpCase c{"weft.fused",
+             program.ToAttrs(),
+             {values.Uniform(DType::kBF16, shapes[0], -2, 2),
+              values.Uniform(DType::kF16, shapes[1], -2, 2),
+              values.Uniform(DType::kF32, shapes[2], -2, 2)},
+             5};
+    ExpectMatchesReference(c, Numerics::kAccumulated);
+  }
+}
+
 TEST(Fused, WritesTheOnlyResultDirectly) {
   Values values(8);
   FusedProgram p(2);
