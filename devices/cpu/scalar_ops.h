@@ -178,7 +178,7 @@ struct SoftplusOp {
 struct GeluOp {  // x * Phi(x)
   template <class C>
   static C Apply(C x) {
-    return C(0.5) * x * Erfc(-x * C(0.70710678118654752440));
+    return x * NormalCdf(x);
   }
 };
 struct ReciprocalOp {
@@ -215,7 +215,7 @@ struct GeluSlopeOp {
   static C Apply(C x) {
     const C c = ClampForSlope(x);
     const C pdf = C(0.39894228040143267794) * Exp(C(-0.5) * (c * c));
-    return C(0.5) * Erfc(c * C(-0.70710678118654752440)) + c * pdf;
+    return NormalCdf(c) + c * pdf;
   }
 };
 struct GeluTanhSlopeOp {
