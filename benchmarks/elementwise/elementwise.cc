@@ -161,7 +161,7 @@ std::vector<Case> LargeCases() {
       {"CrossEntropyLoss",
        WEFT_OP_SOFTMAX_CROSS_ENTROPY_LOSS,
        {x, labels, {WEFT_F32, {kRows}}},
-       {one, one}},
+       {one, x}},
       {"CrossEntropyLossGrad",
        WEFT_OP_SOFTMAX_CROSS_ENTROPY_LOSS_GRAD,
        {one, x, labels, {WEFT_F32, {kRows}}},

@@ -1,6 +1,7 @@
 // What holds for the engine of elementwise kernels as a whole: a fused program
 // computes the bits of its ops one by one, strides and broadcasts change none,
 // integers are exact at their own width, and what only moves keeps its bits.
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -20,10 +21,11 @@ constexpr DType kF32 = DType::kF32, kBool = DType::kBool;
 Literal AnyBits(DType dtype, const Shape& shape, std::mt19937* engine) {
   TensorType type{dtype, shape};
   std::string bytes(static_cast<size_t>(type.num_bytes()), '\0');
-  for (char& byte : bytes) {
-    byte = static_cast<char>((*engine)() >> 11);
-    if (dtype == kBool) byte &= 1;
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    const uint32_t bits = static_cast<uint32_t>((*engine)());
+    std::memcpy(&bytes[i], &bits, std::min<size_t>(4, bytes.size() - i));
   }
+  for (char& byte : bytes) byte &= dtype == kBool ? 1 : -1;
   return Literal(type, std::move(bytes));
 }
 
@@ -380,6 +382,54 @@ TEST(Engine, WhatMovesKeepsItsBits) {
       want += std::string(from.bytes().substr(i * size, size));
     }
     EXPECT_TRUE((*chosen)[0].bytes() == want) << DTypeName(dtype);
+  }
+}
+
+// Large results take another way to memory; small ones are computed before.
+TEST(Engine, LargeResultsHaveTheBitsOfTheirPieces) {
+  std::mt19937 engine(8);
+  constexpr int64_t kCount = (int64_t{17} << 18) + 5, kPiece = kCount / 5;
+  struct Use {
+    const char* op;
+    std::vector<DType> in;
+    AttrMap attrs;
+  };
+  const Use uses[] = {{"Add", {kF32, kF32}, {}},
+                      {"Mul", {DType::kBF16, DType::kBF16}, {}},
+                      {"Cast", {kF32}, {{"to", DType::kBF16}}},
+                      {"Cast", {kBool}, {{"to", kF32}}},
+                      {"LeakyRelu", {kF32}, {}},
+                      {"Where", {kBool, kF32, kF32}, {}}};
+  for (const Use& use : uses) {
+    OpCase whole{use.op, use.attrs, {}};
+    for (DType dtype : use.in) {
+      whole.inputs.push_back(AnyBits(dtype, {kCount}, &engine));
+    }
+    auto got = RunOnCpu(whole, {});
+    ASSERT_TRUE(got.ok()) << got.status();
+    RunOptions in_place;
+    in_place.in_place = static_cast<int>(use.in.size()) - 1;
+    if (use.op != std::string("Cast")) {
+      auto again = RunOnCpu(whole, in_place);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_TRUE((*again)[0] == (*got)[0]) << use.op << " in place";
+    }
+    std::string pieces;
+    for (int64_t at = 0; at < kCount; at += kPiece) {
+      const int64_t n = std::min(kPiece, kCount - at);
+      OpCase piece{use.op, use.attrs, {}};
+      for (const Literal& x : whole.inputs) {
+        const size_t size = DTypeSize(x.type().dtype);
+        piece.inputs.emplace_back(
+            TensorType{x.type().dtype, {n}},
+            std::string(x.bytes().substr(static_cast<size_t>(at) * size,
+                                         static_cast<size_t>(n) * size)));
+      }
+      auto part = RunOnCpu(piece, {});
+      ASSERT_TRUE(part.ok()) << part.status();
+      pieces += std::string((*part)[0].bytes());
+    }
+    EXPECT_TRUE((*got)[0].bytes() == pieces) << use.op;
   }
 }
 
