@@ -202,26 +202,20 @@ struct GeluTanhOp {
   }
 };
 
-// Slopes of both forms: 0 and 1 far from 0, where they differ from that by less
-// than a number can, so that nothing is multiplied by an infinity.
-template <class C>
-inline C ClampForSlope(C x) {
-  const C kFar = sizeof(C) == 4 ? C(15) : C(40);
-  const C c = x < -kFar ? -kFar : x;
-  return c > kFar ? kFar : c;
-}
 struct GeluSlopeOp {
   template <class C>
   static C Apply(C x) {
-    const C c = ClampForSlope(x);
-    const C pdf = C(0.39894228040143267794) * Exp(C(-0.5) * (c * c));
-    return NormalCdf(c) + c * pdf;
+    return GeluSlope(x);
   }
 };
 struct GeluTanhSlopeOp {
   template <class C>
   static C Apply(C x) {
-    const C c = ClampForSlope(x);
+    // 0 and 1 far from 0, where they differ from that by less than a number
+    // can, so that nothing is multiplied by an infinity.
+    const C kFar = sizeof(C) == 4 ? C(15) : C(40);
+    C c = x < -kFar ? -kFar : x;
+    c = c > kFar ? kFar : c;
     const C s = C(1) / (C(1) + Exp(GeluTanhOp::Exponent(c)));  // value: x s
     const C k = C(1.5957691216057307118);
     const C inner = k + C(3 * 0.044715 * 1.5957691216057307118) * (c * c);

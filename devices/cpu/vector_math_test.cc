@@ -60,22 +60,43 @@ TEST(VectorMathTest, Erf) {
                      [](double x) { return std::erf(x); }),
             2.5);
 }
-TEST(VectorMathTest, NormalCdf) {
+// The largest error of f, absolute.
+template <class F, class G>
+double WorstError(F f, G right) {
   double worst = 0;
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4999) {
     const float x = FloatFromBits(static_cast<uint32_t>(bits));
-    const float got = sse4::NormalCdf(x);
+    const float got = f(x);
     EXPECT_EQ(std::isnan(got), std::isnan(x)) << x;
     if (std::isnan(x)) continue;
-    EXPECT_GE(got, 0.0f) << x;
-    EXPECT_LE(got, 1.0f) << x;
-    const double right = 0.5 * std::erfc(-static_cast<double>(x) / M_SQRT2);
-    worst = std::max(worst, std::fabs(got - right));
+    worst = std::max(worst, std::fabs(got - right(static_cast<double>(x))));
   }
-  EXPECT_LE(worst, 2e-7);
+  return worst;
+}
+
+double RightCdf(double x) { return 0.5 * std::erfc(-x / M_SQRT2); }
+
+TEST(VectorMathTest, NormalCdf) {
+  EXPECT_LE(WorstError([](float x) { return sse4::NormalCdf(x); }, RightCdf),
+            2e-7);
   EXPECT_EQ(sse4::NormalCdf(0.0f), 0.5f);
   EXPECT_EQ(sse4::NormalCdf(kInfinity), 1.0f);
   EXPECT_EQ(sse4::NormalCdf(-kInfinity), 0.0f);
+}
+
+TEST(VectorMathTest, GeluSlope) {
+  auto right = [](double x) {
+    if (std::fabs(x) > 40) return x > 0 ? 1.0 : 0.0;
+    return RightCdf(x) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
+  };
+  EXPECT_LE(WorstError([](float x) { return sse4::GeluSlope(x); }, right),
+            3e-7);
+  EXPECT_EQ(sse4::GeluSlope(0.0f), 0.5f);
+  EXPECT_EQ(sse4::GeluSlope(kInfinity), 1.0f);
+  EXPECT_EQ(sse4::GeluSlope(-kInfinity), 0.0f);
+  for (double x : {-50.0, -3.0, 0.0, 0.7, 50.0}) {
+    EXPECT_DOUBLE_EQ(sse4::GeluSlope(x), right(x));
+  }
 }
 
 TEST(VectorMathTest, OfZeroAndOne) {
