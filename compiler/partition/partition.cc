@@ -115,7 +115,7 @@ class Partitioner {
 
   void AddUpdate(const Node& node) {
     const PlacedNode& placed = draft_.At(node.id());
-    const int updated = node.schema().num_updated;
+    const int updated = node.num_updated();
     std::vector<WorkOperand> operands;
     std::vector<int> exclusive(updated, -1);
     for (int i = 0; i < static_cast<int>(node.inputs().size()); ++i) {
@@ -165,7 +165,7 @@ class Partitioner {
   // none. Its shared phase is over when the update acts, so it is read as is.
   int UpdatedOperand(const Node& node, Value v) const {
     if (!v.valid()) return -1;
-    for (int i = 0; i < node.schema().num_updated; ++i) {
+    for (int i = 0; i < node.num_updated(); ++i) {
       if (draft_.Root(v) == node.input(i)) return i;
     }
     return -1;

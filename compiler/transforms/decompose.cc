@@ -55,7 +55,7 @@ absl::Status DecomposeNode(Graph* graph, int32_t id) {
                                   results.size(), " results"));
   }
   // The new values of an update still have to be stored.
-  for (int i = 0; i < node.schema().num_updated; ++i) {
+  for (int i = 0; i < node.num_updated(); ++i) {
     if (graph->node(results[i])->schema().effect == OpEffect::kUpdate) continue;
     results[i] = emit.Emit1("weft.Assign", {node.input(i), results[i]});
     WEFT_RETURN_IF_ERROR(emit.status());

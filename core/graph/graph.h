@@ -48,6 +48,10 @@ class Node {
   const TensorType& output_type(int i) const { return output_types_[i]; }
   absl::Span<const TensorType> output_types() const { return output_types_; }
   Value output(int i) const { return {id_, i}; }
+  // Of an update: its first operands, which its results replace. Else 0.
+  int num_updated() const {
+    return schema_->effect == OpEffect::kUpdate ? num_outputs() : 0;
+  }
   // Nodes that must have acted before this one; no data. Ascending ids.
   absl::Span<const int32_t> control_inputs() const { return control_inputs_; }
 

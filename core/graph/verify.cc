@@ -107,7 +107,7 @@ using UpdateMap = absl::flat_hash_map<int32_t, const Node*>;
 absl::Status CheckUpdate(const Graph& graph, const Node& node,
                          UpdateMap* updates) {
   if (node.schema().effect != OpEffect::kUpdate) return absl::OkStatus();
-  for (int i = 0; i < node.schema().num_updated; ++i) {
+  for (int i = 0; i < node.num_updated(); ++i) {
     const Node* variable = graph.node(node.input(i));
     if (!variable->Is(OpId::kVariable)) {
       return Bad(node,

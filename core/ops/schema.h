@@ -168,7 +168,7 @@ struct Cost {
 enum class OpEffect : uint8_t {
   kPure,
   kRandom,    // depends on a counter; never merged
-  kUpdate,    // replaces state: its first `num_updated` operands
+  kUpdate,    // replaces state: output i is the new value of operand i
   kStateful,  // source, state, sink or movement: an actor of its own kind
 };
 
@@ -221,7 +221,7 @@ class OpSchema {
   DecomposeFn decompose;  // null: a primitive, or an actor of its own
   CostFn cost;            // null: bytes of operands and results, no flops
   OpEffect effect = OpEffect::kPure;
-  int num_updated = 0;       // kUpdate only
+  int state_slots = 0;       // kUpdate only: results for each variable
   bool elementwise = false;  // may become part of a weft.fused region
   bool commutative = false;  // operands 0 and 1 may be swapped
 

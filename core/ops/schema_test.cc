@@ -55,7 +55,7 @@ TEST(RegistryTest, SchemasAreWhole) {
     EXPECT_NE(schema->infer, nullptr);
     EXPECT_LE(schema->inputs.min, schema->inputs.max);
     EXPECT_LE(schema->outputs.min, schema->outputs.max);
-    EXPECT_EQ(schema->effect == OpEffect::kUpdate, schema->num_updated > 0);
+    EXPECT_EQ(schema->effect == OpEffect::kUpdate, schema->state_slots > 0);
     EXPECT_TRUE(!schema->commutative || schema->inputs.min >= 2);
     if (schema->elementwise) {
       EXPECT_EQ(schema->effect, OpEffect::kPure);

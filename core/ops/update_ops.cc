@@ -1,8 +1,6 @@
-// Updates of state. Result i is the new value of operand i. Each decomposes
-// into arithmetic on the old values followed by one weft.Assign for every
-// updated operand; weft.Assign itself is a primitive. In what follows p is the
-// parameter, g its gradient, lr the learning rate and wd the weight decay;
-// g' = g + wd p.
+// Updates of state. Result i is the new value of operand i. In what follows p
+// is the parameter, g its gradient times the multiplier, lr the learning rate
+// and wd the weight decay; g' = g + wd p.
 //
 //   Ema       x = momentum x + (1 - momentum) value
 //   Sgd       p = p - lr g'
@@ -13,22 +11,34 @@
 //             epsilon) decoupled (AdamW): g instead of g', and lr wd p off p as
 //             well
 //   Adagrad   a = a + g'^2;  p = p - lr g' / (sqrt(a) + epsilon)
+//
+// These five update any number of variables (core/ops/update.h); an update of
+// several decomposes into one for each. One of a single variable decomposes
+// into arithmetic on the old values followed by a weft.Assign for each tensor
+// of state; weft.Assign itself is a primitive.
+//
+// The multiplier, where there is one: an f32 scalar that gradients are
+// multiplied with first, so that means, clipping and loss scales cost no pass
+// over them. Where it is NaN, the update leaves all its state as it is, bit by
+// bit: that is how a step whose gradients are not finite is skipped. (The
+// counter of Adam counts such steps too.)
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
 #include "core/ops/infer.h"
+#include "core/ops/update.h"
 
 namespace weft {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// Operands: `state` tensors, a gradient or value of the same type, and `rest`
-// more from position `first` on, which a check looks at; a null check also
-// allows state that is not float. Results: the state's types.
+// Looks at the operands that all variables share, from position `first` on, and
+// at attributes.
 using CheckRest = absl::Status (*)(const OpView& op, int first);
 
 absl::Status RequireNothing(const OpView& op, int first) {
@@ -52,88 +62,165 @@ absl::Status RequireMomentumOperands(const OpView& op, int first) {
   return RequireFlag(op, "nesterov");
 }
 
-OpSchema MakeUpdate(OpId id, int state, int rest, CheckRest check,
+absl::Status RequireAttrsFromZero(const OpView& op) {
+  for (const AttrSpec& attr : op.schema().attrs) {
+    if (attr.kind != AttrKind::kFloat) continue;
+    WEFT_RETURN_IF_ERROR(RequireRange(op, attr.name, 0, kUnbounded));
+  }
+  return absl::OkStatus();
+}
+
+// How many operands the update of n variables has, as a text.
+absl::Status WrongCount(const OpView& op, const UpdateLayout& layout,
+                        int shared) {
+  return op.Error(
+      ErrorCode::kBadArity,
+      absl::StrCat("takes ", layout.slots,
+                   " operands of state and one "
+                   "gradient for each variable, and ",
+                   shared, " more",
+                   shared > 0 ? " (or a multiplier after them)" : "", "; got ",
+                   op.num_inputs()));
+}
+
+// The state of one variable and its gradient have one type; those of different
+// variables have one dtype. `shared`: operands that all share, of which a
+// multiplier may follow where there is any.
+absl::Status InferUpdate(const OpView& op, int shared, CheckRest check,
+                         std::vector<TensorType>* out) {
+  const UpdateLayout layout = LayoutOfUpdate(op.schema(), op.num_inputs());
+  const int most = shared > 0 ? shared + 1 : 0;
+  if (layout.shared < shared || layout.shared > most) {
+    return WrongCount(op, layout, shared);
+  }
+  WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
+  for (int v = 0; v < layout.variables; ++v) {
+    const int first = layout.State(v, 0);
+    WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, first));
+    for (int slot = 1; slot < layout.slots; ++slot) {
+      WEFT_RETURN_IF_ERROR(RequireSameType(op, first, first + slot));
+    }
+    WEFT_RETURN_IF_ERROR(RequireSameType(op, first, layout.Gradient(v)));
+    out->insert(out->end(), layout.slots, op.input(first));
+  }
+  WEFT_RETURN_IF_ERROR(check(op, layout.Shared(0)));
+  if (layout.shared > shared && op.has_input(layout.Shared(shared))) {
+    WEFT_RETURN_IF_ERROR(RequireF32Scalar(op, layout.Shared(shared)));
+  }
+  return RequireAttrsFromZero(op);
+}
+
+OpSchema MakeUpdate(OpId id, int slots, int shared, CheckRest check,
                     std::vector<AttrSpec> attrs, double flops_per_element) {
   OpSchema schema(id);
-  int operands = state + 1 + rest;
-  schema.inputs = {operands, operands};
-  schema.outputs = {state, state};
+  schema.inputs = {slots + 1 + shared, kVariadic};
+  schema.outputs = {slots, kVariadic};
   schema.effect = OpEffect::kUpdate;
-  schema.num_updated = state;
+  schema.state_slots = slots;
   schema.attrs = std::move(attrs);
-  schema.infer = [state, check](const OpView& op,
-                                std::vector<TensorType>* out) {
-    for (int i = 1; i <= state; ++i) {
-      WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, i));
-    }
-    if (check != nullptr) {
-      WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
-      WEFT_RETURN_IF_ERROR(check(op, state + 1));
-    }
-    for (const AttrSpec& attr : op.schema().attrs) {
-      if (attr.kind != AttrKind::kFloat) continue;
-      WEFT_RETURN_IF_ERROR(RequireRange(op, attr.name, 0, kUnbounded));
-    }
-    out->assign(state, op.input(0));
-    return absl::OkStatus();
+  schema.infer = [shared, check](const OpView& op,
+                                 std::vector<TensorType>* out) {
+    return InferUpdate(op, shared, check, out);
   };
-  schema.cost = [flops_per_element](const OpView& op) {
-    double elements = static_cast<double>(op.input(0).shape.num_elements());
-    return Cost{flops_per_element * elements, BytesMoved(op).bytes};
+  schema.cost = [slots, flops_per_element](const OpView& op) {
+    return Cost{flops_per_element * OutputElements(op) / slots,
+                BytesMoved(op).bytes};
+  };
+  return schema;
+}
+
+OpSchema MakeAssign() {
+  OpSchema schema(OpId::kAssign);
+  schema.inputs = {2, 2};
+  schema.effect = OpEffect::kUpdate;
+  schema.state_slots = 1;
+  schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
+    WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, 1));
+    return SameAsInput(op, out);
   };
   return schema;
 }
 
 // --- Decompositions --------------------------------------------------------
 
-Value Assign(const Expr& variable, const Expr& value) {
-  return Apply("weft.Assign", {variable, value});
-}
-
-// The operands as expressions; the learning rate in the parameter's dtype.
-struct Operands {
-  Operands(absl::Span<const Value> inputs, NodeEmitter& emit) {
-    for (Value input : inputs) all.emplace_back(emit, input);
+// The operands of an update of one variable, as expressions.
+class Operands {
+ public:
+  Operands(const OpView& op, absl::Span<const Value> inputs, NodeEmitter& emit)
+      : op_(op), layout_(LayoutOfUpdate(op.schema(), op.num_inputs())) {
+    for (Value input : inputs) all_.emplace_back(emit, input);
   }
-  const Expr& operator[](int i) const { return all[i]; }
-  Expr Rate(int i) const { return Cast(all[i], all[0].dtype()); }
 
-  std::vector<Expr> all;
+  const Expr& State(int slot) const { return all_[slot]; }
+  const Expr& Shared(int i) const { return all_[layout_.Shared(i)]; }
+  // The learning rate, in the parameter's dtype.
+  Expr Rate() const { return Cast(Shared(0), all_[0].dtype()); }
+
+  // g: times the multiplier, where there is one.
+  Expr Gradient() const {
+    const Expr& gradient = all_[layout_.Gradient(0)];
+    if (!has_multiplier()) return gradient;
+    return gradient * Cast(multiplier(), gradient.dtype());
+  }
+  // g' = g + wd p.
+  Expr Decayed(const Expr& gradient) const {
+    double decay = op_.Float("weight_decay");
+    return decay == 0 ? gradient : gradient + decay * State(0);
+  }
+
+  // Stores the new state; none where the multiplier is NaN.
+  std::vector<Value> Assign(const std::vector<Expr>& state) const {
+    std::vector<Value> out;
+    for (size_t i = 0; i < state.size(); ++i) {
+      Expr value = state[i];
+      if (has_multiplier()) {
+        Expr good = Apply("Equal", {multiplier(), multiplier()});
+        value = Where(good, value, all_[i]);
+      }
+      out.push_back(Apply("weft.Assign", {all_[i], value}));
+    }
+    return out;
+  }
+
+ private:
+  // Always the last one; Ema has none.
+  const Expr& multiplier() const { return all_.back(); }
+  bool has_multiplier() const {
+    const int always = op_.schema().inputs.min - layout_.slots - 1;
+    return layout_.shared > always && multiplier().valid();
+  }
+
+  const OpView& op_;
+  UpdateLayout layout_;
+  std::vector<Expr> all_;
 };
-
-// g' = g + wd p.
-Expr Decayed(const OpView& op, const Expr& gradient, const Expr& param) {
-  double decay = op.Float("weight_decay");
-  return decay == 0 ? gradient : gradient + decay * param;
-}
 
 std::vector<Value> DecomposeEma(const OpView& op,
                                 absl::Span<const Value> inputs,
                                 NodeEmitter& emit) {
-  Operands in(inputs, emit);
+  Operands in(op, inputs, emit);
   double momentum = op.Float("momentum");
-  return {Assign(in[0], momentum * in[0] + (1 - momentum) * in[1])};
+  return in.Assign({momentum * in.State(0) + (1 - momentum) * in.Gradient()});
 }
 
 std::vector<Value> DecomposeSgd(const OpView& op,
                                 absl::Span<const Value> inputs,
                                 NodeEmitter& emit) {
-  Operands in(inputs, emit);
-  Expr step = in.Rate(2) * Decayed(op, in[1], in[0]);
-  return {Assign(in[0], in[0] - step)};
+  Operands in(op, inputs, emit);
+  Expr step = in.Rate() * in.Decayed(in.Gradient());
+  return in.Assign({in.State(0) - step});
 }
 
 std::vector<Value> DecomposeMomentum(const OpView& op,
                                      absl::Span<const Value> inputs,
                                      NodeEmitter& emit) {
-  Operands in(inputs, emit);
+  Operands in(op, inputs, emit);
   double momentum = op.Float("momentum");
-  Expr gradient = Decayed(op, in[2], in[0]);
-  Expr velocity = momentum * in[1] + gradient;
+  Expr gradient = in.Decayed(in.Gradient());
+  Expr velocity = momentum * in.State(1) + gradient;
   Expr direction =
       op.Int("nesterov") != 0 ? gradient + momentum * velocity : velocity;
-  return {Assign(in[0], in[0] - in.Rate(3) * direction),
-          Assign(in[1], velocity)};
+  return in.Assign({in.State(0) - in.Rate() * direction, velocity});
 }
 
 // 1 - beta^t in double, because it is a difference of nearly equal numbers.
@@ -144,40 +231,109 @@ Expr BiasCorrection(double beta, const Expr& t) {
 std::vector<Value> DecomposeAdam(const OpView& op,
                                  absl::Span<const Value> inputs,
                                  NodeEmitter& emit) {
-  Operands in(inputs, emit);
-  const Expr& param = in[0];
+  Operands in(op, inputs, emit);
   double beta1 = op.Float("beta1");
   double beta2 = op.Float("beta2");
   bool decoupled = op.Int("decoupled") != 0;
-  Expr gradient = decoupled ? in[3] : Decayed(op, in[3], param);
-  Expr m = beta1 * in[1] + (1 - beta1) * gradient;
-  Expr v = beta2 * in[2] + (1 - beta2) * (gradient * gradient);
+  Expr gradient = in.Gradient();
+  if (!decoupled) gradient = in.Decayed(gradient);
+  Expr m = beta1 * in.State(1) + (1 - beta1) * gradient;
+  Expr v = beta2 * in.State(2) + (1 - beta2) * (gradient * gradient);
 
   // The counter's first item, as a scalar.
-  Expr step = CopyStrided(in[5], {}, {});
+  Expr step = CopyStrided(in.Shared(1), {}, {});
   Expr t = Cast(step, DType::kF64) + 1.0;
   Expr m_hat = m / Cast(BiasCorrection(beta1, t), m.dtype());
   Expr v_hat = v / Cast(BiasCorrection(beta2, t), v.dtype());
   Expr direction = m_hat / (Apply("Sqrt", {v_hat}) + op.Float("epsilon"));
-  if (decoupled) direction = Decayed(op, direction, param);
-  return {Assign(param, param - in.Rate(4) * direction), Assign(in[1], m),
-          Assign(in[2], v)};
+  if (decoupled) direction = in.Decayed(direction);
+  return in.Assign({in.State(0) - in.Rate() * direction, m, v});
 }
 
 std::vector<Value> DecomposeAdagrad(const OpView& op,
                                     absl::Span<const Value> inputs,
                                     NodeEmitter& emit) {
-  Operands in(inputs, emit);
-  Expr gradient = Decayed(op, in[2], in[0]);
-  Expr sum = in[1] + gradient * gradient;
+  Operands in(op, inputs, emit);
+  Expr gradient = in.Decayed(in.Gradient());
+  Expr sum = in.State(1) + gradient * gradient;
   Expr direction = gradient / (Apply("Sqrt", {sum}) + op.Float("epsilon"));
-  return {Assign(in[0], in[0] - in.Rate(3) * direction), Assign(in[1], sum)};
+  return in.Assign({in.State(0) - in.Rate() * direction, sum});
+}
+
+// An update of several variables as one of each.
+std::vector<Value> DecomposeGroup(const OpView& op, const UpdateLayout& layout,
+                                  absl::Span<const Value> inputs,
+                                  NodeEmitter& emit) {
+  std::vector<Value> out;
+  for (int v = 0; v < layout.variables; ++v) {
+    std::vector<Value> operands(inputs.begin() + layout.State(v, 0),
+                                inputs.begin() + layout.State(v + 1, 0));
+    operands.push_back(inputs[layout.Gradient(v)]);
+    operands.insert(operands.end(), inputs.begin() + layout.Shared(0),
+                    inputs.end());
+    std::vector<Value> results =
+        emit.Emit(op.schema().name, operands, op.attrs(), layout.slots);
+    out.insert(out.end(), results.begin(), results.end());
+  }
+  return out;
 }
 
 void Add(OpRegistry* registry, OpSchema schema,
          OpSchema::DecomposeFn decompose) {
-  schema.decompose = std::move(decompose);
+  schema.decompose = [decompose = std::move(decompose)](
+                         const OpView& op, absl::Span<const Value> inputs,
+                         NodeEmitter& emit) {
+    const UpdateLayout layout = LayoutOfUpdate(op.schema(), op.num_inputs());
+    if (layout.variables == 1) return decompose(op, inputs, emit);
+    return DecomposeGroup(op, layout, inputs, emit);
+  };
   registry->Add(std::move(schema));
+}
+
+// --- Loss scale ------------------------------------------------------------
+
+absl::Status InferLossScale(const OpView& op, std::vector<TensorType>* out) {
+  for (int i = 0; i < 3; ++i) WEFT_RETURN_IF_ERROR(RequireF32Scalar(op, i));
+  WEFT_RETURN_IF_ERROR(RequireRange(op, "growth_factor", 1, kUnbounded));
+  WEFT_RETURN_IF_ERROR(RequireRange(op, "backoff_factor", 0, 1));
+  WEFT_RETURN_IF_ERROR(RequireRange(op, "growth_interval", 1, kUnbounded));
+  *out = {op.input(0), op.input(1)};
+  return absl::OkStatus();
+}
+
+std::vector<Value> DecomposeLossScale(const OpView& op,
+                                      absl::Span<const Value> inputs,
+                                      NodeEmitter& emit) {
+  Expr scale(emit, inputs[0]), good_steps(emit, inputs[1]);
+  Expr norm(emit, inputs[2]);
+  Expr infinity = norm.Like(kUnbounded);
+  Expr finite = Apply("Less", {norm, infinity});
+  Expr count = good_steps + 1.0;
+  double interval = static_cast<double>(op.Int("growth_interval"));
+  Expr due = Apply("GreaterOrEqual", {count, count.Like(interval)});
+  Expr grown = op.Float("growth_factor") * scale;
+  grown = Where(Apply("Less", {grown, infinity}), grown, scale);
+  Expr fallen = op.Float("backoff_factor") * scale;
+  fallen = Apply("Max", {fallen, fallen.Like(1)});
+  Expr zero = count.Like(0);
+  Expr next = Where(finite, Where(due, grown, scale), fallen);
+  Expr steps = Where(finite, Where(due, zero, count), zero);
+  return {Apply("weft.Assign", {scale, next}),
+          Apply("weft.Assign", {good_steps, steps})};
+}
+
+OpSchema MakeLossScale() {
+  OpSchema schema(OpId::kLossScaleUpdate);
+  schema.inputs = {3, 3};
+  schema.outputs = {2, 2};
+  schema.effect = OpEffect::kUpdate;
+  schema.state_slots = 2;
+  schema.attrs = {AttrSpec::Default("growth_factor", 2.0),
+                  AttrSpec::Default("backoff_factor", 0.5),
+                  AttrSpec::Default("growth_interval", 2000)};
+  schema.infer = InferLossScale;
+  schema.decompose = DecomposeLossScale;
+  return schema;
 }
 
 }  // namespace
@@ -185,7 +341,8 @@ void Add(OpRegistry* registry, OpSchema schema,
 void RegisterUpdateOps(OpRegistry* registry) {
   AttrSpec decay = AttrSpec::Default("weight_decay", 0.0);
   AttrSpec momentum = AttrSpec::Required("momentum", AttrKind::kFloat);
-  Add(registry, MakeUpdate(OpId::kAssign, 1, 0, nullptr, {}, 0), nullptr);
+  registry->Add(MakeAssign());
+  registry->Add(MakeLossScale());
   Add(registry,
       MakeUpdate(OpId::kEmaUpdate, 1, 0, RequireNothing, {momentum}, 3),
       DecomposeEma);

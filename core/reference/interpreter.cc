@@ -150,7 +150,7 @@ absl::StatusOr<Interpreter::Results> Interpreter::Accumulated(
 }
 
 void Interpreter::Record(const Node& node, const Results& results) {
-  for (int i = 0; i < node.schema().num_updated; ++i) {
+  for (int i = 0; i < node.num_updated(); ++i) {
     result_.variables.insert_or_assign(graph_.node(node.input(i))->name(),
                                        results[i]);
   }
