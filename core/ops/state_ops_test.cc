@@ -4,6 +4,7 @@
 #include "core/ops/learning_rate.h"
 #include "core/ops/philox.h"
 #include "core/ops/system_attrs.h"
+#include "core/ops/update.h"
 #include "core/reference/eager.h"
 #include "core/reference/gradient_check.h"
 #include "core/reference/schema_check.h"
@@ -221,6 +222,107 @@ TEST(UpdateTest, DecompositionsAreTheDefinition) {
   }
 }
 
+// Two variables of different shapes, in one op and in one each.
+TEST(UpdateTest, SeveralVariablesAreAsOneAfterTheOther) {
+  Literal p0 = RandomLiteral({2, 3}, 1), p1 = RandomLiteral({5}, 2);
+  Literal m0 = RandomLiteral({2, 3}, 3), m1 = RandomLiteral({5}, 4);
+  Literal v0 = RandomLiteral({2, 3}, 5, 0.1, 1);
+  Literal v1 = RandomLiteral({5}, 6, 0.1, 1);
+  Literal g0 = RandomLiteral({2, 3}, 7), g1 = RandomLiteral({5}, 8);
+  Literal lr = Rate(0.125f), scale = Rate(0.75f);
+  AttrMap momentum = {{"momentum", 0.9}};
+  struct Case {
+    OpCase both, first, second;
+  };
+  const std::vector<Case> cases = {
+      {{"weft.EmaUpdate", momentum, {p0, p1, g0, g1}, 2},
+       {"weft.EmaUpdate", momentum, {p0, g0}, 1},
+       {"weft.EmaUpdate", momentum, {p1, g1}, 1}},
+      {{"weft.SgdUpdate", {}, {p0, p1, g0, g1, lr}, 2},
+       {"weft.SgdUpdate", {}, {p0, g0, lr}, 1},
+       {"weft.SgdUpdate", {}, {p1, g1, lr}, 1}},
+      {{"weft.MomentumUpdate",
+        momentum,
+        {p0, v0, p1, v1, g0, g1, lr, scale},
+        4},
+       {"weft.MomentumUpdate", momentum, {p0, v0, g0, lr, scale}, 2},
+       {"weft.MomentumUpdate", momentum, {p1, v1, g1, lr, scale}, 2}},
+      {{"weft.AdamUpdate",
+        {},
+        {p0, m0, v0, p1, m1, v1, g0, g1, lr, Counter(3), scale},
+        6},
+       {"weft.AdamUpdate", {}, {p0, m0, v0, g0, lr, Counter(3), scale}, 3},
+       {"weft.AdamUpdate", {}, {p1, m1, v1, g1, lr, Counter(3), scale}, 3}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.both.op);
+    EXPECT_EQ(CheckDecomposition(c.both), absl::OkStatus());
+    const int slots = c.first.num_outputs;
+    for (int i = 0; i < slots; ++i) {
+      EXPECT_EQ(ResultOf(c.both, i), ResultOf(c.first, i));
+      EXPECT_EQ(ResultOf(c.both, slots + i), ResultOf(c.second, i));
+    }
+  }
+}
+
+TEST(UpdateTest, TheMultiplierScalesGradients) {
+  Literal p = F64({2, -4}), v = F64({1, 3}), g = F64({1, 0.5});
+  Literal halved = F64({0.5, 0.25}), lr = Rate(0.5f), half = Rate(0.5f);
+  AttrMap decay = {{"weight_decay", 0.5}};
+  EXPECT_EQ(ResultOf({"weft.SgdUpdate", decay, {p, g, lr, half}}),
+            ResultOf({"weft.SgdUpdate", decay, {p, halved, lr}}));
+  OpCase scaled{
+      "weft.AdamUpdate", decay, {p, v, v, g, lr, Counter(0), half}, 3};
+  OpCase plain{"weft.AdamUpdate", decay, {p, v, v, halved, lr, Counter(0)}, 3};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ResultOf(scaled, i), ResultOf(plain, i));
+  }
+  OpCase adagrad{"weft.AdagradUpdate", decay, {p, v, g, lr, half}, 2};
+  EXPECT_EQ(CheckDecomposition(adagrad), absl::OkStatus());
+}
+
+// Decay, momentum and all: nothing moves.
+TEST(UpdateTest, AMultiplierOfNanLeavesStateAlone) {
+  Literal p = F64({2, -4}), v = F64({1, 3}), g = F64({1, HUGE_VAL});
+  Literal lr = Rate(0.5f), nan = Rate(std::nanf(""));
+  AttrMap attrs = {{"weight_decay", 0.5}};
+  AttrMap momentum = attrs;
+  momentum.Set("momentum", 0.9);
+  for (const OpCase& c : std::vector<OpCase>{
+           {"weft.SgdUpdate", attrs, {p, g, lr, nan}, 1},
+           {"weft.MomentumUpdate", momentum, {p, v, g, lr, nan}, 2},
+           {"weft.AdamUpdate", attrs, {p, v, v, g, lr, Counter(0), nan}, 3},
+           {"weft.AdagradUpdate", attrs, {p, v, g, lr, nan}, 2}}) {
+    SCOPED_TRACE(c.op);
+    EXPECT_THAT(ResultOf(c, 0), ElementsAre(2, -4));
+    for (int i = 1; i < c.num_outputs; ++i) {
+      EXPECT_THAT(ResultOf(c, i), ElementsAre(1, 3));
+    }
+    EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+  }
+}
+
+TEST(UpdateTest, TheLossScaleFallsAtOnceAndGrowsInTime) {
+  struct Case {
+    float scale, good_steps, norm, next, steps;
+  };
+  const float inf = HUGE_VALF, nan = std::nanf("");
+  for (const Case& c : std::vector<Case>{{1024, 0, 3, 1024, 1},
+                                         {1024, 3, 3, 2048, 0},
+                                         {1024, 2, inf, 512, 0},
+                                         {1024, 3, nan, 512, 0},
+                                         {1, 0, nan, 1, 0},
+                                         {1.5, 0, inf, 1, 0},
+                                         {3e38f, 3, 0, 3e38f, 0}}) {
+    OpCase update{"weft.LossScaleUpdate",
+                  {{"growth_interval", 4}},
+                  {Rate(c.scale), Rate(c.good_steps), Rate(c.norm)},
+                  2};
+    EXPECT_THAT(ResultOf(update, 0), ElementsAre(c.next)) << c.scale;
+    EXPECT_THAT(ResultOf(update, 1), ElementsAre(c.steps)) << c.scale;
+    EXPECT_EQ(CheckDecomposition(update), absl::OkStatus()) << c.scale;
+  }
+}
+
 TEST(UpdateTest, SchemasSayWhatIsReplaced) {
   for (auto [op, updated] :
        std::vector<std::pair<const char*, int>>{{"weft.Assign", 1},
@@ -231,8 +333,9 @@ TEST(UpdateTest, SchemasSayWhatIsReplaced) {
                                                 {"weft.AdagradUpdate", 2}}) {
     const OpSchema& schema = *OpRegistry::Global().FindOrNull(op);
     EXPECT_EQ(schema.effect, OpEffect::kUpdate) << op;
-    EXPECT_EQ(schema.num_updated, updated) << op;
-    EXPECT_EQ(schema.outputs.max, updated) << op;
+    EXPECT_EQ(schema.state_slots, updated) << op;
+    EXPECT_EQ(schema.outputs.min, updated) << op;
+    EXPECT_EQ(UpdatesMany(schema), op != std::string("weft.Assign")) << op;
   }
 }
 
@@ -256,6 +359,18 @@ TEST(UpdateTest, Errors) {
       InferText("weft.AdamUpdate", {{"beta2", 1.0}},
                 {"f32[2]", "f32[2]", "f32[2]", "f32[2]", "f32[]", "i64[2]"}),
       ErrorWith("WEFT-2003", {"beta2", "[0, 1)"}));
+  EXPECT_THAT(
+      InferText("weft.SgdUpdate", {}, {"f32[2]", "f32[2]", "f32[]", "f64[]"}),
+      ErrorWith("WEFT-2005", {"operand 3", "f64[]"}));
+  EXPECT_THAT(InferText("weft.SgdUpdate", {},
+                        {"f32[2]", "f32[3]", "f32[2]", "f32[2]", "f32[]"}, 2),
+              ErrorWith("WEFT-2004", {"f32[3]", "f32[2]"}));
+  EXPECT_THAT(
+      InferText("weft.AdamUpdate", {}, std::vector<std::string>(9, "f32[]"), 3),
+      ErrorWith("WEFT-2006", {"3 operands of state", "got 9"}));
+  EXPECT_THAT(InferText("weft.LossScaleUpdate", {{"backoff_factor", 1.0}},
+                        {"f32[]", "f32[]", "f32[]"}, 2),
+              ErrorWith("WEFT-2003", {"backoff_factor", "[0, 1)"}));
 }
 
 // --- Sources, state, sinks --------------------------------------------------

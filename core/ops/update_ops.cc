@@ -301,18 +301,22 @@ absl::Status InferLossScale(const OpView& op, std::vector<TensorType>* out) {
   return absl::OkStatus();
 }
 
+// x - x is 0 where x is finite, else NaN, which equals nothing.
+Expr IsFinite(const Expr& x) {
+  Expr zero = x - x;
+  return Apply("Equal", {zero, zero});
+}
+
 std::vector<Value> DecomposeLossScale(const OpView& op,
                                       absl::Span<const Value> inputs,
                                       NodeEmitter& emit) {
   Expr scale(emit, inputs[0]), good_steps(emit, inputs[1]);
-  Expr norm(emit, inputs[2]);
-  Expr infinity = norm.Like(kUnbounded);
-  Expr finite = Apply("Less", {norm, infinity});
+  Expr finite = IsFinite(Expr(emit, inputs[2]));
   Expr count = good_steps + 1.0;
   double interval = static_cast<double>(op.Int("growth_interval"));
   Expr due = Apply("GreaterOrEqual", {count, count.Like(interval)});
   Expr grown = op.Float("growth_factor") * scale;
-  grown = Where(Apply("Less", {grown, infinity}), grown, scale);
+  grown = Where(IsFinite(grown), grown, scale);
   Expr fallen = op.Float("backoff_factor") * scale;
   fallen = Apply("Max", {fallen, fallen.Like(1)});
   Expr zero = count.Like(0);

@@ -1,5 +1,4 @@
-// Elementwise kernels, fused regions, random numbers and updates against the
-// reference.
+// Elementwise kernels, fused regions and random numbers against the reference.
 #include <string>
 #include <vector>
 
@@ -316,80 +315,6 @@ TEST(Random, EqualsTheDefinition) {
                                 {values.Special(dtype, {9, 11}),
                                  values.Uniform(DType::kBool, {9, 11}, 0, 2)}},
                                Numerics::kRounded);
-      }
-    }
-  }
-}
-
-TEST(Update, MatchesTheReference) {
-  Values values(10);
-  for (DType dtype : kFloats) {
-    for (const Shape& shape : {Shape({5, 13}), Shape(), Shape({0})}) {
-      auto state = [&] { return values.Uniform(dtype, shape, 0.1, 2); };
-      auto gradient = [&] { return values.Uniform(dtype, shape, -1, 1); };
-      Literal lr = Literal::Scalar<float>(0.05f);
-      Literal counter = Literal::Of<int64_t>({2}, {4, 0});
-      std::vector<OpCase> cases = {
-          {"weft.Assign", {}, {state(), gradient()}},
-          {"weft.EmaUpdate", {{"momentum", 0.9}}, {state(), gradient()}},
-          {"weft.SgdUpdate", {}, {state(), gradient(), lr}},
-          {"weft.SgdUpdate",
-           {{"weight_decay", 0.1}},
-           {state(), gradient(), lr}},
-          {"weft.MomentumUpdate",
-           {{"momentum", 0.9}, {"weight_decay", 0.01}},
-           {state(), state(), gradient(), lr}},
-          {"weft.MomentumUpdate",
-           {{"momentum", 0.9}, {"nesterov", 1}},
-           {state(), state(), gradient(), lr}},
-          {"weft.AdamUpdate",
-           {{"weight_decay", 0.1}},
-           {state(), state(), state(), gradient(), lr, counter}},
-          {"weft.AdamUpdate",
-           {{"weight_decay", 0.1}, {"decoupled", 1}},
-           {state(), state(), state(), gradient(), lr, counter}},
-          {"weft.AdagradUpdate",
-           {{"weight_decay", 0.1}},
-           {state(), state(), gradient(), lr}}};
-      for (const OpCase& c : cases) {
-        ExpectMatchesReference(c, Numerics::kAccumulated);
-      }
-    }
-  }
-  ExpectMatchesReference(
-      {"weft.Assign",
-       {},
-       {Literal::Of<int64_t>({2}, {1, 2}), Literal::Of<int64_t>({2}, {3, 4})}},
-      Numerics::kExact);
-}
-
-TEST(Training, ScalarsMatchTheReference) {
-  Values values(11);
-  ExpectMatchesReference({"weft.GlobalNorm",
-                          {},
-                          {values.Uniform(DType::kF32, {100, 101}, -1, 1),
-                           values.Uniform(DType::kF32, {}, -1, 1),
-                           values.Uniform(DType::kF32, {0}, -1, 1)}},
-                         Numerics::kRounded);
-  for (float norm : {0.0f, 0.5f, 1.0f, 8.0f}) {
-    ExpectMatchesReference(
-        {"weft.ClipScale", {{"clip_norm", 1.0}}, {Literal::Scalar(norm)}},
-        Numerics::kRounded);
-  }
-  for (int64_t step : {0, 1, 9, 10, 55, 99, 100, 1000}) {
-    Literal counter = Literal::Of<int64_t>({2}, {step, 3});
-    for (const char* schedule : {"constant", "step", "cosine"}) {
-      for (int64_t warmup : {0, 10}) {
-        ExpectMatchesReference({"weft.LearningRate",
-                                {{"schedule", schedule},
-                                 {"base", 0.1},
-                                 {"warmup_steps", warmup},
-                                 {"total_steps", 100},
-                                 {"step_size", 30},
-                                 {"gamma", 0.5},
-                                 {"final", 0.001}},
-                                {counter}},
-                               Numerics::kExact);
       }
     }
   }

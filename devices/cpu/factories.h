@@ -56,6 +56,7 @@ std::unique_ptr<Kernel> MakeUpdate(const Op& op);              // update.cc
 std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op);          // training.cc
 std::unique_ptr<Kernel> MakeClipScale(const Op& op);           // training.cc
 std::unique_ptr<Kernel> MakeLearningRate(const Op& op);        // training.cc
+std::unique_ptr<Kernel> MakeLossScaleUpdate(const Op& op);     // training.cc
 
 WEFT_CPU_END
 

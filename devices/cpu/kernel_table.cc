@@ -91,6 +91,7 @@ constexpr KernelEntry kTable[] = {
     {WEFT_OP_MOMENTUM_UPDATE, MakeUpdate, false},
     {WEFT_OP_ADAM_UPDATE, MakeUpdate, false},
     {WEFT_OP_ADAGRAD_UPDATE, MakeUpdate, false},
+    {WEFT_OP_LOSS_SCALE_UPDATE, MakeLossScaleUpdate, false},
     {WEFT_OP_GLOBAL_NORM, MakeGlobalNorm, false},
     {WEFT_OP_CLIP_SCALE, MakeClipScale, false},
     {WEFT_OP_LEARNING_RATE, MakeLearningRate, false},

@@ -264,6 +264,11 @@ TEST_F(ThreadsTest, UpdatesAndRandomNumbers) {
                   {p, m, v, g, rate, counter}});
   ExpectSameBits({"weft.AdagradUpdate", {{"epsilon", 1e-8}}, {p, v, g, rate}});
   ExpectSameBits({"weft.EmaUpdate", {{"momentum", 0.9}}, {p, g}});
+  Literal small = Make({7}), next = Make({50000});
+  ExpectSameBits({"weft.SgdUpdate",
+                  {},
+                  {p, small, next, g, small, next, rate, Make({}, 0, 1)},
+                  3});
   const AttrMap random = {{"seed", 1},
                           {"stream", 2},
                           {"shape", Ints{100001}},

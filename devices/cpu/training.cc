@@ -1,4 +1,5 @@
-// Scalars of a training step: gradient norm, clipping factor, learning rate.
+// Scalars of a training step: gradient norm, clipping factor, learning rate,
+// loss scale.
 #include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
@@ -151,6 +152,39 @@ std::unique_ptr<Kernel> MakeLearningRate(const Op& op) {
     }
     WriteScalar(a, dtype, rate);
   });
+}
+
+// (scale, good_steps, norm): the scale falls where the norm is not finite, not
+// below 1, and grows after growth_interval finite ones in a row, unless to
+// infinity.
+std::unique_ptr<Kernel> MakeLossScaleUpdate(const Op& op) {
+  if (!op.Arity(3, 2)) return nullptr;
+  bool fits = true;
+  for (const auto* list : {&op.in, &op.out}) {
+    for (const Tensor& t : *list) {
+      fits = fits && t.dtype == WEFT_F32 && t.count == 1;
+    }
+  }
+  if (!op.Check(fits, "an operand that is no f32 scalar")) return nullptr;
+  const auto growth = static_cast<float>(op.Float("growth_factor", 2.0));
+  const auto backoff = static_cast<float>(op.Float("backoff_factor", 0.5));
+  const auto interval = static_cast<float>(op.Int("growth_interval", 2000));
+  return MakeKernel(
+      [=](const Args& a) {
+        const float scale = a.Input<float>(0)[0];
+        const float good_steps = a.Input<float>(1)[0] + 1.0f;
+        float next = scale, steps = 0.0f;
+        if (!std::isfinite(a.Input<float>(2)[0])) {
+          next = std::max(1.0f, backoff * scale);
+        } else if (good_steps < interval) {
+          steps = good_steps;
+        } else if (std::isfinite(growth * scale)) {
+          next = growth * scale;
+        }
+        a.Output<float>(0)[0] = next;
+        a.Output<float>(1)[0] = steps;
+      },
+      1u);
 }
 
 WEFT_CPU_END

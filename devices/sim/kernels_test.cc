@@ -306,7 +306,15 @@ TEST_F(KernelsTest, Updates) {
       const Literal g = Some(type, {3, 5}, 4);
       const Literal v = Some(type, {3, 5}, 9);
       const Literal lr = Literal::Scalar<float>(0.25f);
+      const Literal half = Literal::Scalar<float>(0.5f);
+      const Literal nan = Literal::Scalar<float>(std::nanf(""));
       Check(WEFT_OP_ASSIGN, "weft.Assign", {p, g}, {}, 1, in_place);
+      for (const Literal& multiplier : {half, nan}) {
+        Check(WEFT_OP_SGD_UPDATE, "weft.SgdUpdate", {p, g, lr, multiplier},
+              {{"weight_decay", 0.5}}, 1, in_place);
+        Check(WEFT_OP_MOMENTUM_UPDATE, "weft.MomentumUpdate",
+              {p, v, g, lr, multiplier}, {{"momentum", 0.5}}, 2, in_place);
+      }
       Check(WEFT_OP_SGD_UPDATE, "weft.SgdUpdate", {p, g, lr},
             {{"weight_decay", 0.5}}, 1, in_place);
       for (int nesterov : {0, 1}) {

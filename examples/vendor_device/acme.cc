@@ -127,14 +127,18 @@ class Relu : public weft_sdk::Kernel {
   int64_t n_;
 };
 
-// (parameter, velocity, gradient, rate) -> parameter, velocity; in place.
+// (parameter, velocity, gradient, rate, multiplier?) -> parameter, velocity; in
+// place. One variable at a time: Weft offers several in one launch, and takes
+// no for an answer.
 class Momentum : public weft_sdk::Kernel {
  public:
   static bool Match(const weft_sdk::Op& op, weft_match* answer) {
-    return op.all(WEFT_F32) && op.Int("nesterov") == 0;
+    return op.num_out() == 2 && op.num_in() <= 5 && op.all(WEFT_F32) &&
+           op.Int("nesterov") == 0;
   }
   explicit Momentum(const weft_sdk::Op& op)
       : n_(op.out(0).numel()),
+        scaled_(op.num_in() == 5),
         momentum_(static_cast<float>(op.Float("momentum"))),
         decay_(static_cast<float>(op.Float("weight_decay"))) {}
   void Launch(const weft_sdk::Call& call) const override {
@@ -142,14 +146,17 @@ class Momentum : public weft_sdk::Kernel {
     float* v = call.out<float>(1);
     const float* g = call.in<float>(2);
     const float rate = *call.in<float>(3);
+    const float scale = scaled_ ? *call.in<float>(4) : 1.0f;
+    if (scale != scale) return;  // NaN: the step is skipped
     for (int64_t i = 0; i < n_; ++i) {
-      v[i] = momentum_ * v[i] + (g[i] + decay_ * p[i]);
+      v[i] = momentum_ * v[i] + (scale * g[i] + decay_ * p[i]);
       p[i] -= rate * v[i];
     }
   }
 
  private:
   int64_t n_;
+  bool scaled_;
   float momentum_, decay_;
 };
 
