@@ -14,6 +14,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/placement/capability_cache.h"
 #include "compiler/placement/device_names.h"
+#include "compiler/placement/group_updates.h"
 #include "compiler/placement/placement.h"
 #include "compiler/rates/rates.h"
 #include "core/base/error.h"
@@ -111,6 +112,7 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
                         FindDevice(options.devices, options.default_device));
   WEFT_ASSIGN_OR_RETURN(Placement placement,
                         PlaceNodes(graph.Clone(), placing, state, &cache));
+  WEFT_RETURN_IF_ERROR(GroupUpdates(&placement, &cache).status());
   Dump(options, "placement", ToString(placement, options.devices));
 
   WEFT_ASSIGN_OR_RETURN(RateTable rates,

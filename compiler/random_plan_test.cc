@@ -108,6 +108,7 @@ class RandomGraph {
     std::vector<Value> after;
     Node* counter = Add("weft.Counter", {});
     Node* lr = Add("weft.LearningRate", {counter->output(0)}, {{"base", 0.1}});
+    std::vector<Value> variables, gradients;
     for (Value variable : variables_) {
       if (Below(4) == 0) continue;  // only read
       Value gradient = Pick(micro_);
@@ -124,7 +125,18 @@ class RandomGraph {
           graph_.node(gradient)->Is(OpId::kIdentity)) {
         continue;
       }
-      Add("weft.SgdUpdate", {variable, gradient, lr->output(0)});
+      variables.push_back(variable);
+      gradients.push_back(gradient);
+    }
+    // All wait for all gradients, or each for its own.
+    std::vector<Value> shared = {lr->output(0)};
+    if (!gradients.empty() && Below(2) == 0) {
+      shared.push_back(Add("weft.GlobalNorm", gradients)->output(0));
+    }
+    for (size_t i = 0; i < variables.size(); ++i) {
+      std::vector<Value> operands = {variables[i], gradients[i]};
+      operands.insert(operands.end(), shared.begin(), shared.end());
+      Add("weft.SgdUpdate", operands);
     }
     int outputs = 0;
     for (const std::vector<Value>& from : {micro_, after}) {
@@ -172,7 +184,7 @@ void Teach(FakeOracle* oracle) {
 }
 
 TEST(RandomPlanTest, PlansComputeWhatTheirGraphsSay) {
-  int copies = 0, scratch = 0, updates = 0;
+  int copies = 0, scratch = 0, updates = 0, groups = 0;
   for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
     const int micro_batches = 1 + static_cast<int>(seed % 4);
     Graph graph = RandomGraph(seed, micro_batches).Make();
@@ -197,7 +209,9 @@ TEST(RandomPlanTest, PlansComputeWhatTheirGraphsSay) {
       for (const plan::Op& op : task.ops()) {
         if (op.outputs_size() == 0) continue;
         scratch += op.outputs(0).where() == plan::Operand::SCRATCH ? 1 : 0;
-        updates += op.outputs(0).where() == plan::Operand::INPUT ? 1 : 0;
+        const bool in_place = op.outputs(0).where() == plan::Operand::INPUT;
+        updates += in_place ? 1 : 0;
+        groups += in_place && op.outputs_size() > 1 ? 1 : 0;
       }
     }
   }
@@ -205,6 +219,7 @@ TEST(RandomPlanTest, PlansComputeWhatTheirGraphsSay) {
   EXPECT_GT(copies, kGraphs);
   EXPECT_GT(scratch, kGraphs);
   EXPECT_GT(updates, kGraphs / 4);
+  EXPECT_GT(groups, kGraphs / 8);
 }
 
 TEST(RandomPlanTest, EqualInputsGiveEqualPlans) {

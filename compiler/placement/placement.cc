@@ -314,18 +314,7 @@ class Placer {
                                                             : Role::kCompute;
     placed.io = node.device == kIoDevice;
     placed.reason = std::move(reason);
-    SetKernel(DescribeKernel(graph().View(node)), device, &placed);
-  }
-
-  void SetKernel(plan::Kernel kernel, uint32_t device, PlacedNode* placed) {
-    MatchAnswer answer = cache_->Match(device, kernel);
-    placed->device = device;
-    placed->in_place = answer.in_place;
-    placed->kernel = std::move(kernel);
-    placed->kernel.set_device(device);
-    placed->kernel.set_workspace_bytes(answer.workspace_bytes);
-    placed->kernel.set_host_in(answer.host_in);
-    placed->kernel.set_host_out(answer.host_out);
+    SetKernel(DescribeKernel(graph().View(node)), device, cache_, &placed);
   }
 
   absl::Status PlaceAccumulate(const Node& node) {
@@ -342,9 +331,7 @@ class Placer {
         DescribeKernel(OpView(*add, node.name(), attrs, operands, results));
     for (uint32_t device : {home, 0u}) {
       if (device != home && options_.strict) break;
-      MatchAnswer answer = cache_->Match(device, kernel);
-      if (!answer.supported) continue;
-      SetKernel(std::move(kernel), device, &placed);
+      if (!SetKernel(kernel, device, cache_, &placed)) continue;
       if (device != home) {
         placed.reason = absl::StrCat(
             "placement: on ", options_.devices[0].name(), " by host fallback, ",
@@ -370,6 +357,20 @@ class Placer {
 };
 
 }  // namespace
+
+bool SetKernel(plan::Kernel kernel, uint32_t device, CapabilityCache* cache,
+               PlacedNode* placed) {
+  const MatchAnswer answer = cache->Match(device, kernel);
+  if (!answer.supported) return false;
+  placed->device = device;
+  placed->in_place = answer.in_place;
+  placed->kernel = std::move(kernel);
+  placed->kernel.set_device(device);
+  placed->kernel.set_workspace_bytes(answer.workspace_bytes);
+  placed->kernel.set_host_in(answer.host_in);
+  placed->kernel.set_host_out(answer.host_out);
+  return true;
+}
 
 Value Placement::Root(Value v) const {
   while (nodes[v.node].role == PlacedNode::Role::kView) {

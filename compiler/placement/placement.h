@@ -54,6 +54,11 @@ struct PlacedNode {
   std::string reason;
 };
 
+// Runs the node on `device` by the kernel that it answers `kernel` with; false,
+// and nothing is changed, where it has none.
+bool SetKernel(plan::Kernel kernel, uint32_t device, CapabilityCache* cache,
+               PlacedNode* placed);
+
 struct Placement {
   Graph graph;                    // as given, with some nodes decomposed
   std::vector<PlacedNode> nodes;  // by node id

@@ -25,6 +25,8 @@ class FakeOracle : public CapabilityOracle {
   void Deny(OpId op) { denied_.insert(op); }
   void Allow(uint32_t device, OpId op) { allowed_.insert({device, op}); }
   void AllowAll(uint32_t device) { all_.insert(device); }
+  // Whatever the device: no more than so many results.
+  void Limit(OpId op, int results) { limits_[op] = results; }
   // What is added to the answer where `op` is supported.
   MatchAnswer& Answer(OpId op) { return answers_[op]; }
 
@@ -37,6 +39,10 @@ class FakeOracle : public CapabilityOracle {
     answer.supported = device == 0 ? denied_.count(op) == 0
                                    : all_.count(device) > 0 ||
                                          allowed_.count({device, op}) > 0;
+    auto limit = limits_.find(op);
+    if (limit != limits_.end() && kernel.outputs_size() > limit->second) {
+      answer.supported = false;
+    }
     return answer;
   }
 
@@ -46,6 +52,7 @@ class FakeOracle : public CapabilityOracle {
   std::set<OpId> denied_;
   std::set<std::pair<uint32_t, OpId>> allowed_;
   std::set<uint32_t> all_;
+  std::map<OpId, int> limits_;
   std::map<OpId, MatchAnswer> answers_;
 };
 

@@ -91,12 +91,15 @@ class Evaluator {
       default:
         break;
     }
-    uint64_t symbol = OpSymbol(DescribeKernel(graph_.View(node)), operands);
-    if (node.schema().effect == OpEffect::kUpdate) {
-      (*next)[node.input(0).node] = Combine(symbol, 0);
-      return;
+    const std::vector<uint64_t> symbols = OpSymbols(
+        DescribeKernel(graph_.View(node)), operands, node.num_outputs());
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (i < node.num_updated()) {
+        (*next)[node.input(i).node] = symbols[i];
+      } else {
+        put(i, symbols[i]);
+      }
     }
-    for (int i = 0; i < node.num_outputs(); ++i) put(i, Combine(symbol, i));
   }
 
   const Graph &graph_;

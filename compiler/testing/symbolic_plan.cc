@@ -221,13 +221,14 @@ class PlanRunner : private actor::Timing::Work {
       operands.push_back(memory_.Read(at.arena, at.offset,
                                       plan::TensorBytes(kernel.inputs(i))));
     }
-    uint64_t symbol = OpSymbol(kernel, operands);
+    const std::vector<uint64_t> symbols =
+        OpSymbols(kernel, operands, op.outputs_size());
     // Renames run as kernels only where a sink needs the shape.
     const bool renames = kernel.op() == static_cast<uint32_t>(OpId::kIdentity);
     for (int i = 0; i < op.outputs_size(); ++i) {
       Place at = OperandPlace(launch, op.outputs(i));
       memory_.Write(at.arena, at.offset, plan::TensorBytes(kernel.outputs(i)),
-                    renames ? operands[0] : Combine(symbol, i));
+                    renames ? operands[0] : symbols[i]);
     }
   }
 

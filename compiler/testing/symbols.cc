@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/placement/kernel_desc.h"
 #include "core/base/hash.h"
+#include "core/ops/update.h"
 
 namespace weft {
 
@@ -18,6 +19,8 @@ uint64_t StateSymbol(absl::string_view name) {
   return StableHash(absl::StrCat("initial ", name));
 }
 
+namespace {
+
 uint64_t OpSymbol(const plan::Kernel &kernel,
                   const std::vector<uint64_t> &operands) {
   plan::Kernel what;  // names no device
@@ -26,6 +29,32 @@ uint64_t OpSymbol(const plan::Kernel &kernel,
   uint64_t symbol = StableHash(StableBytes(what));
   for (uint64_t o : operands) symbol = Combine(symbol, o);
   return symbol;
+}
+
+}  // namespace
+
+std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
+                                const std::vector<uint64_t> &operands,
+                                int num_results) {
+  std::vector<uint64_t> out;
+  const OpSchema *schema = OpRegistry::Global().FindOrNull(
+      OpName(static_cast<OpId>(kernel.op())));
+  if (schema == nullptr || !UpdatesMany(*schema)) {
+    const uint64_t symbol = OpSymbol(kernel, operands);
+    for (int i = 0; i < num_results; ++i) out.push_back(Combine(symbol, i));
+    return out;
+  }
+  const UpdateLayout layout =
+      LayoutOfUpdate(*schema, static_cast<int>(operands.size()));
+  for (int v = 0; v < layout.variables; ++v) {
+    std::vector<uint64_t> own(operands.begin() + layout.State(v, 0),
+                              operands.begin() + layout.State(v + 1, 0));
+    own.push_back(operands[layout.Gradient(v)]);
+    own.insert(own.end(), operands.begin() + layout.Shared(0), operands.end());
+    const uint64_t symbol = OpSymbol(kernel, own);
+    for (int i = 0; i < layout.slots; ++i) out.push_back(Combine(symbol, i));
+  }
+  return out;
 }
 
 }  // namespace weft

@@ -24,9 +24,11 @@ uint64_t SourceSymbol(absl::string_view value, int period, int micro);
 // What a variable holds at the start.
 uint64_t StateSymbol(absl::string_view name);
 
-// Of op and attributes on these operands; Combine(it, i) is result i.
-uint64_t OpSymbol(const plan::Kernel &kernel,
-                  const std::vector<uint64_t> &operands);
+// Results of op and attributes on these operands. An update of several
+// variables gives what one of each would.
+std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
+                                const std::vector<uint64_t> &operands,
+                                int num_results);
 
 }  // namespace weft
 
