@@ -42,12 +42,18 @@ AttrMap ScheduleAttrs(const ScheduleSpec& s) {
           {"final", s.final}};
 }
 
+// What the updates of all parameters read.
+struct Shared {
+  Value learning_rate;
+  Value counter;
+  Value multiplier;  // of gradients
+};
+
 // One parameter's update: its state variables, then the update op.
 class Updater {
  public:
-  Updater(Graph* graph, const OptimizerSpec& spec, Value learning_rate,
-          Value counter)
-      : graph_(graph), spec_(spec), lr_(learning_rate), counter_(counter) {}
+  Updater(Graph* graph, const OptimizerSpec& spec, const Shared& shared)
+      : graph_(graph), spec_(spec), shared_(shared) {}
 
   absl::Status Update(Value parameter, Value gradient, double weight_decay) {
     const Node& node = *graph_->node(parameter);
@@ -79,8 +85,9 @@ class Updater {
       operands.push_back(state);
     }
     operands.push_back(gradient);
-    operands.push_back(lr_);
-    if (adam) operands.push_back(counter_);
+    operands.push_back(shared_.learning_rate);
+    if (adam) operands.push_back(shared_.counter);
+    operands.push_back(shared_.multiplier);
     int results = 1 + static_cast<int>(slots.size());
     WEFT_ASSIGN_OR_RETURN(
         Node * update, graph_->Add(op, absl::StrCat(name, "/update"), operands,
@@ -109,8 +116,7 @@ class Updater {
 
   Graph* graph_;
   const OptimizerSpec& spec_;
-  Value lr_;
-  Value counter_;
+  const Shared& shared_;
 };
 
 }  // namespace
@@ -119,7 +125,8 @@ absl::StatusOr<UpdateMetrics> AddUpdates(Graph* graph,
                                          const OptimizerSpec& spec,
                                          absl::Span<const Value> parameters,
                                          absl::Span<const Value> gradients,
-                                         Value inverse) {
+                                         Value inverse, Value loss,
+                                         const LossScale& scale) {
   absl::StatusOr<Pattern> exclude = Pattern::Compile(spec.decay_exclude);
   if (!exclude.ok()) return Annotate(exclude.status(), "decay_exclude");
   WEFT_ASSIGN_OR_RETURN(
@@ -129,32 +136,36 @@ absl::StatusOr<UpdateMetrics> AddUpdates(Graph* graph,
   UpdateMetrics metrics;
   metrics.learning_rate = emit.Emit1("weft.LearningRate", {counter->output(0)},
                                      ScheduleAttrs(spec.schedule));
-  Value scale = inverse;
-  if (spec.clip_norm > 0) {
+  Value multiplier = inverse;
+  if (spec.clip_norm > 0 || scale.dynamic()) {
     std::vector<Value> present;
     for (Value g : gradients) {
       if (g.valid()) present.push_back(g);
     }
-    // The norm of the sums, made the norm of the means: gradients are scaled
-    // once, by both factors.
-    Value norm = emit.Emit1("Mul", {EmitNorm(present, &emit), inverse});
-    Value clip =
-        emit.Emit1("weft.ClipScale", {norm}, {{"clip_norm", spec.clip_norm}});
-    scale = emit.Emit1("Mul", {inverse, clip});
-    metrics.grad_norm = norm;
+    // The norm of the sums, made the norm of the means: updates scale their
+    // gradients once, by all factors.
+    metrics.grad_norm = emit.Emit1("Mul", {EmitNorm(present, &emit), inverse});
+  }
+  if (spec.clip_norm > 0) {
+    Value clip = emit.Emit1("weft.ClipScale", {metrics.grad_norm},
+                            {{"clip_norm", spec.clip_norm}});
+    multiplier = emit.Emit1("Mul", {inverse, clip});
   }
   WEFT_RETURN_IF_ERROR(emit.status());
+  if (scale.dynamic()) {
+    WEFT_ASSIGN_OR_RETURN(
+        multiplier,
+        AddScaleUpdate(graph, scale, metrics.grad_norm, loss, multiplier));
+  }
 
-  Updater updater(graph, spec, metrics.learning_rate, counter->output(0));
+  const Shared shared = {metrics.learning_rate, counter->output(0), multiplier};
+  Updater updater(graph, spec, shared);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!gradients[i].valid()) continue;
-    std::string name = graph->node(parameters[i])->name();
-    emit.set_scope(absl::StrCat(name, "/grad"));
-    Value mean = emit.Emit1("Mul", {gradients[i], scale});
-    WEFT_RETURN_IF_ERROR(emit.status());
+    const std::string& name = graph->node(parameters[i])->name();
     bool decays = spec.decay_exclude.empty() || !exclude->MatchesPart(name);
-    WEFT_RETURN_IF_ERROR(
-        updater.Update(parameters[i], mean, decays ? spec.weight_decay : 0.0));
+    WEFT_RETURN_IF_ERROR(updater.Update(parameters[i], gradients[i],
+                                        decays ? spec.weight_decay : 0.0));
   }
   return metrics;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/autodiff/autodiff.h"
 #include "compiler/autodiff/recompute.h"
+#include "compiler/training/loss_scale.h"
 #include "compiler/training/optimizer.h"
 #include "compiler/transforms/accumulate.h"
 #include "compiler/transforms/mixed_precision.h"
@@ -95,7 +96,8 @@ absl::Status CheckTypes(const Graph& graph, const ModelEnds& ends,
 struct BatchSums {
   Value loss;
   Value weight;
-  Value correct;  // invalid for text
+  Value correct;     // invalid for text
+  int64_t rows = 0;  // terms of the loss
 };
 
 // A source of the model's input (as the files hold it), a label and a weight
@@ -165,6 +167,7 @@ absl::StatusOr<BatchSums> AttachData(Graph* graph, const std::string& source,
   emit.set_scope("metrics");
   emit.set_provenance("training: metrics");
   BatchSums sums;
+  sums.rows = graph->type(ends.logits).shape.dim(0);
   sums.loss = loss[0];
   if (!text) sums.correct = EmitCorrect(ends.logits, labels, weights, &emit);
   sums.weight = emit.Emit1("ReduceSum", {weights}, {{"keepdims", 0}});
@@ -254,8 +257,17 @@ absl::StatusOr<Graph> BuildTrainGraph(const Graph& model,
 
   std::vector<Value> parameters;
   for (Node* v : variables) parameters.push_back(v->output(0));
+  WEFT_ASSIGN_OR_RETURN(
+      LossScale scale,
+      AddLossScale(&graph, spec.loss_scale, sums.rows * spec.micro_batches));
+  GraphEmitter emit(&graph, "step", "training: mean over the step's samples");
+  Value objective = sums.loss;
+  if (scale.seed.valid()) {
+    objective = emit.Emit1("Mul", {sums.loss, scale.seed});
+    WEFT_RETURN_IF_ERROR(emit.status());
+  }
   WEFT_ASSIGN_OR_RETURN(std::vector<Value> gradients,
-                        Differentiate(&graph, sums.loss, parameters, spec));
+                        Differentiate(&graph, objective, parameters, spec));
   if (spec.micro_batches > 1) {
     std::vector<Value*> accumulated = {&sums.loss, &sums.weight};
     if (sums.correct.valid()) accumulated.push_back(&sums.correct);
@@ -267,13 +279,15 @@ absl::StatusOr<Graph> BuildTrainGraph(const Graph& model,
                             AddAccumulate(&graph, *value, spec.micro_batches));
     }
   }
-  GraphEmitter emit(&graph, "step", "training: mean over the step's samples");
   Value inverse = emit.Emit1("Reciprocal", {sums.weight});
   Value mean_loss = emit.Emit1("Mul", {sums.loss, inverse});
+  if (scale.unscale.valid()) {
+    inverse = emit.Emit1("Mul", {inverse, scale.unscale});
+  }
   WEFT_RETURN_IF_ERROR(emit.status());
-  WEFT_ASSIGN_OR_RETURN(
-      UpdateMetrics metrics,
-      AddUpdates(&graph, spec.optimizer, parameters, gradients, inverse));
+  WEFT_ASSIGN_OR_RETURN(UpdateMetrics metrics,
+                        AddUpdates(&graph, spec.optimizer, parameters,
+                                   gradients, inverse, mean_loss, scale));
   WEFT_RETURN_IF_ERROR(AddOutputs(&graph, sums, mean_loss));
   WEFT_RETURN_IF_ERROR(
       AddOutput(&graph, "learning_rate", metrics.learning_rate));

@@ -15,7 +15,7 @@
 //   (or tokens i32, which go to the model as they are)
 //   loss_sum, d loss_sum / d parameter, weight_sum, correct          n times
 //   each accumulated over the n micro-batches in tree order          once
-//   gradient * (1 / weight_sum) * clip_scale, update                 once
+//   update by gradient * (1 / weight_sum * clip_scale)               once
 //
 // So a step is the update of the weighted mean over all its samples (of a
 // language model: all tokens that it predicts), whatever n is. Weight decay is
@@ -23,9 +23,9 @@
 //
 // Names that the session binds: sources "train", "eval", "load/<variable>";
 // sinks "loss", "weight", "correct", "learning_rate", "grad_norm",
-// "save/<variable>". "loss" is the mean of a training step; in `eval` it is the
-// sum, so that sums over batches of different weight are exact. "correct" is
-// there for images only.
+// "loss_scale", "skipped_steps", "save/<variable>". "loss" is the mean of a
+// training step; in `eval` it is the sum, so that sums over batches of
+// different weight are exact. "correct" is there for images only.
 //
 // The model: one weft.Input, f32 [b, ...] images or i32 [b, context] tokens,
 // and one weft.Output named "logits", f32 [b, classes] or [b * context,
@@ -78,12 +78,25 @@ struct OptimizerSpec {
   ScheduleSpec schedule;
 };
 
+// What the loss is multiplied by before it is differentiated, and gradients
+// divided by before they are used (compiler/training/loss_scale.h).
+struct LossScaleSpec {
+  enum class Kind { kNone, kFixed, kDynamic };
+  Kind kind = Kind::kNone;
+  double value = 65536;  // that a dynamic one starts with
+  // Dynamic: after a step that is skipped, after so many in a row that are not.
+  double backoff_factor = 0.5;
+  double growth_factor = 2;
+  int64_t growth_interval = 2000;
+};
+
 struct TrainingSpec {
   DataSpec data;
   OptimizerSpec optimizer;
   double label_smoothing = 0;
   // Of products: f32, or a 16-bit format (compiler/transforms/mixed_precision).
   DType compute = DType::kF32;
+  LossScaleSpec loss_scale;
   int micro_batches = 1;
   // Percent of a step's time for values that are computed again instead of kept
   // (compiler/autodiff/recompute.h).

@@ -67,7 +67,7 @@ State Initial(const Graph& train, uint64_t seed) {
 }
 
 struct StepResult {
-  double loss, weight, correct, learning_rate, norm;
+  double loss, weight, correct, learning_rate, norm, loss_scale, skipped;
 };
 
 // One step over 4 samples in `micro` micro-batches; changes `state`.
@@ -88,8 +88,9 @@ StepResult Step(const Graph& train, State* state, int64_t step, int micro = 1) {
     auto it = result->outputs.find(name);
     return it == result->outputs.end() ? -1.0 : it->second[0].ToDoubles()[0];
   };
-  return {scalar("loss"), scalar("weight"), scalar("correct"),
-          scalar("learning_rate"), scalar("grad_norm")};
+  return {scalar("loss"),          scalar("weight"),    scalar("correct"),
+          scalar("learning_rate"), scalar("grad_norm"), scalar("loss_scale"),
+          scalar("skipped_steps")};
 }
 
 void ExpectNear(const State& a, const State& b, double tolerance) {
@@ -308,6 +309,100 @@ TEST(TrainingTest, ProductsInBf16Train) {
     const float near = Step(bf16, &states[1], step).loss;
     EXPECT_NEAR(near, exact, 0.02 * exact + 0.01) << step;
   }
+}
+
+// In f32, where it can be exact: powers of two.
+TEST(TrainingTest, ALossScaleChangesNoStep) {
+  TrainingSpec spec = Spec();
+  spec.optimizer.momentum = 0.9;
+  spec.optimizer.clip_norm = 0.1;
+  Graph plain = BuildTrainGraph(Model(4), spec).value();
+  spec.loss_scale.kind = LossScaleSpec::Kind::kFixed;
+  spec.loss_scale.value = 1024;
+  Graph fixed = BuildTrainGraph(Model(4), spec).value();
+  EXPECT_EQ(fixed.FindNode("output/loss_scale"), nullptr);
+  spec.loss_scale.kind = LossScaleSpec::Kind::kDynamic;
+  Graph dynamic = BuildTrainGraph(Model(4), spec).value();
+  State a = Initial(plain, 3), b = Initial(fixed, 3), c = Initial(dynamic, 3);
+  for (int step = 0; step < 3; ++step) {
+    const StepResult x = Step(plain, &a, step);
+    const StepResult y = Step(fixed, &b, step);
+    const StepResult z = Step(dynamic, &c, step);
+    EXPECT_EQ(y.loss, x.loss);
+    EXPECT_EQ(z.loss, x.loss);
+    EXPECT_FLOAT_EQ(y.norm, x.norm);
+    EXPECT_FLOAT_EQ(z.norm, x.norm);
+    EXPECT_EQ(z.loss_scale, 1024);
+    EXPECT_EQ(z.skipped, 0);
+    EXPECT_EQ(c.at("loss_scale/good_steps").ToDoubles()[0], step + 1);
+    ExpectNear(a, b, 1e-7);
+    State parameters = c;
+    for (const char* name :
+         {"loss_scale", "loss_scale/good_steps", "loss_scale/skipped_steps"}) {
+      parameters.erase(name);
+    }
+    ExpectNear(a, parameters, 1e-7);
+  }
+}
+
+TrainingSpec HalfSpec() {
+  TrainingSpec spec = Spec();
+  spec.compute = DType::kF16;
+  spec.loss_scale.kind = LossScaleSpec::Kind::kDynamic;
+  return spec;
+}
+
+TEST(TrainingTest, ProductsInF16TrainAsInF32) {
+  Graph f32 = BuildTrainGraph(Model(4), Spec()).value();
+  Graph f16 = BuildTrainGraph(Model(4), HalfSpec()).value();
+  ASSERT_TRUE(VerifyGraph(f16).ok()) << VerifyGraph(f16);
+  int products = 0;
+  for (const Node* node : f16.Nodes()) {
+    if (!node->Is(OpId::kGemm)) continue;
+    EXPECT_EQ(node->output_type(0).dtype, DType::kF16) << node->name();
+    ++products;
+  }
+  EXPECT_GT(products, 4);
+  State states[2] = {Initial(f32, 1), Initial(f16, 1)};
+  for (int step = 0; step < 5; ++step) {
+    const StepResult exact = Step(f32, &states[0], step);
+    const StepResult near = Step(f16, &states[1], step);
+    EXPECT_NEAR(near.loss, exact.loss, 0.003 * exact.loss) << step;
+    EXPECT_EQ(near.skipped, 0);
+  }
+}
+
+TEST(TrainingTest, AStepThatOverflowsIsSkippedAndHalvesTheScale) {
+  TrainingSpec spec = HalfSpec();
+  spec.loss_scale.value = 16 * 65536;  // too much for f16
+  spec.loss_scale.growth_interval = 2;
+  spec.optimizer.momentum = 0.9;
+  spec.optimizer.weight_decay = 0.1;
+  Graph train = BuildTrainGraph(Model(4), spec).value();
+  State state = Initial(train, 1);
+  double scale = spec.loss_scale.value;
+  int skipped = 0;
+  for (int step = 0; skipped == step && step < 12; ++step) {
+    const State before = state;
+    const StepResult result = Step(train, &state, step);
+    EXPECT_EQ(result.loss_scale, scale);
+    if (std::isfinite(result.norm)) break;
+    ++skipped;
+    scale /= 2;
+    EXPECT_EQ(result.skipped, skipped);
+    for (const auto& [name, value] : before) {
+      if (name.rfind("loss_scale", 0) == 0) continue;
+      EXPECT_EQ(state.at(name), value) << name;
+    }
+    EXPECT_EQ(state.at("loss_scale").ToDoubles()[0], scale);
+    EXPECT_EQ(state.at("loss_scale/good_steps").ToDoubles()[0], 0);
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, 12);
+  // One good step is done; after the second the scale is tried again.
+  Step(train, &state, 20);
+  EXPECT_EQ(state.at("loss_scale").ToDoubles()[0], 2 * scale);
+  EXPECT_EQ(state.at("loss_scale/skipped_steps").ToDoubles()[0], skipped);
 }
 
 TEST(TrainingTest, ModelsThatDoNotFitAreNamed) {

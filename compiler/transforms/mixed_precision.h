@@ -10,6 +10,9 @@
 // - Everything else runs in f32, behind a Cast: normalisation, softmax, losses,
 //   sums along a residual path of f32, results of the model.
 //
+// bf16 has the range of f32; f16 has more digits and a smaller range, so that
+// training in it takes a loss scale (compiler/training/loss_scale.h).
+//
 // Variables stay f32: they are the master weights. A Cast of one is made once a
 // step, and all its readers share it. Run before autodiff, which differentiates
 // a Cast by a Cast: gradients of weights are f32 from there on, and so are

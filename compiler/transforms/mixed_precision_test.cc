@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_replace.h"
 #include "compiler/transforms/testing.h"
 #include "gtest/gtest.h"
 
@@ -41,6 +42,16 @@ TEST(MixedPrecisionTest, ProductsAndWhatFollowsThem) {
 
 TEST(MixedPrecisionTest, ResultsStayNear) {
   ExpectSameResults("mixed_precision", kTwoLayers, {}, 0.02);
+}
+
+// The same graph, with eight times the digits.
+TEST(MixedPrecisionTest, F16IsASibling) {
+  const Graph before = ParseBody(kTwoLayers);
+  Graph f16 = before.Clone();
+  ASSERT_TRUE(MixedPrecision(&f16, DType::kF16).value());
+  EXPECT_EQ(absl::StrReplaceAll(Body(f16), {{"f16", "bf16"}}),
+            RunPass("mixed_precision", kTwoLayers).body);
+  ExpectSameResults(before, f16, 0.0025);
 }
 
 TEST(MixedPrecisionTest, ASumWithAnF32OperandIsF32) {

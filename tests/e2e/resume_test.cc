@@ -69,6 +69,12 @@ TEST(ResumeTest, StoppedAnywhereAndResumedIsNeverStopped) {
        {"optimizer.adamw.weight_decay=0.01", "logical_shards=4",
         "optimizer.schedule.cosine.base=0.01", "checkpoint.every_steps=4",
         "runtime.threads=2", "data.tail=DROP"}},
+      // The scale falls, and grows again.
+      {"mlp_f16",
+       false,
+       {"precision.compute=F16", "logical_shards=2",
+        "precision.loss_scale.dynamic.init_scale=1e8",
+        "precision.loss_scale.dynamic.growth_interval=3"}},
       {"lenet",
        true,
        {"model.builtin.args.dropout=0.25", "model.builtin.args.batch_norm=1",

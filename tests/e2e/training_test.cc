@@ -2,9 +2,12 @@
 // seed, and no difference that nobody asked for.
 
 #include <cmath>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/harness.h"
@@ -146,6 +149,62 @@ TEST(TrainingTest, Bf16KeepsF32WeightsAndLearnsAsWell) {
     EXPECT_EQ(exact.count(name), 1u) << name;  // the type is in the name
   }
   EXPECT_NE(near, exact);
+}
+
+// The training steps of metrics.jsonl, one object each.
+std::vector<nlohmann::json> StepsOf(const TrainResult& result) {
+  std::vector<nlohmann::json> steps;
+  std::istringstream lines(MetricsOf(result.run_directory));
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json record = nlohmann::json::parse(line);
+    if (record.contains("loss")) steps.push_back(std::move(record));
+  }
+  return steps;
+}
+
+TEST(TrainingTest, F16LearnsAsWellWithALossScale) {
+  TestJob job("f16", Mlp());
+  absl::StatusOr<TrainResult> f32 = job.Train();
+  ASSERT_TRUE(f32.ok()) << f32.status();
+  EXPECT_FALSE(StepsOf(*f32).back().contains("loss_scale"));
+  absl::StatusOr<TrainResult> f16 = job.Train({"precision.compute=F16"});
+  ASSERT_TRUE(f16.ok()) << f16.status();
+  EXPECT_NEAR(f16->final_loss, f32->final_loss, 0.01);
+  EXPECT_NEAR(f16->eval.accuracy, f32->eval.accuracy, 0.02);
+}
+
+// A scale that f16 cannot hold: steps are skipped until it fits.
+TEST(TrainingTest, StepsThatOverflowAreSkipped) {
+  TestJob job("overflow", Mlp());
+  absl::StatusOr<TrainResult> result =
+      job.Train({"precision.compute=F16",
+                 "precision.loss_scale.dynamic.init_scale=1073741824"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::vector<nlohmann::json> steps = StepsOf(*result);
+  ASSERT_EQ(steps.size(), 38u);
+  double scale = 1 << 30;
+  int skipped = 0;
+  for (const nlohmann::json& step : steps) {
+    EXPECT_EQ(step["loss_scale"], scale);
+    if (step["grad_norm"].is_null()) {
+      ++skipped;
+      scale /= 2;
+    }
+    EXPECT_EQ(step["skipped_steps"], skipped);
+  }
+  EXPECT_GT(skipped, 4);
+  EXPECT_LT(skipped, 30);
+  EXPECT_LT(result->final_loss, 0.8 * steps[0]["loss"].get<double>());
+}
+
+// What no scale cures is an error as ever, once the scale has fallen to 1.
+TEST(TrainingTest, ALossThatIsNotFiniteEndsADynamicScaleToo) {
+  TestJob job("hopeless", Mlp());
+  const Sets sets = {"precision.loss_scale.dynamic.init_scale=4",
+                     "optimizer.schedule.constant.base=1e30"};
+  absl::StatusOr<TrainResult> result = job.Train(sets);
+  EXPECT_TRUE(IsError(result.status(), ErrorCode::kNotFinite))
+      << result.status();
 }
 
 TEST(TrainingTest, WhatIsComputedAgainChangesNoBits) {

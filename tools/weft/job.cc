@@ -313,6 +313,53 @@ absl::Status CheckName(const std::string& name) {
   return absl::OkStatus();
 }
 
+absl::Status ResolveDynamic(job::DynamicLossScale* scale) {
+  const std::string where = "precision.loss_scale.dynamic.";
+  if (!scale->has_init_scale()) scale->set_init_scale(65536);
+  if (!scale->has_growth_factor()) scale->set_growth_factor(2);
+  if (!scale->has_backoff_factor()) scale->set_backoff_factor(0.5f);
+  if (!scale->has_growth_interval()) scale->set_growth_interval(2000);
+  if (!(scale->init_scale() >= 1) || !std::isfinite(scale->init_scale())) {
+    return Bad(absl::StrCat(where, "init_scale is ", scale->init_scale(),
+                            ", expected at least 1"));
+  }
+  const float growth = scale->growth_factor();
+  if (!(growth > 1) || !std::isfinite(growth)) {
+    return Bad(
+        absl::StrCat(where, "growth_factor is ", growth, ", expected above 1"));
+  }
+  const float backoff = scale->backoff_factor();
+  if (!(backoff > 0 && backoff < 1)) {
+    return Bad(absl::StrCat(where, "backoff_factor is ", backoff,
+                            ", expected between 0 and 1"));
+  }
+  // Counted in f32.
+  constexpr uint32_t kMost = 1u << 24;
+  if (scale->growth_interval() == 0 || scale->growth_interval() > kMost) {
+    return Bad(absl::StrCat(where, "growth_interval is ",
+                            scale->growth_interval(), ", expected 1 to ",
+                            kMost));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolvePrecision(job::Precision* precision) {
+  const bool f16 = precision->compute() == job::Precision::F16;
+  if (f16 && !precision->has_loss_scale()) {
+    precision->mutable_loss_scale()->mutable_dynamic();
+  }
+  if (!precision->has_loss_scale()) return absl::OkStatus();
+  job::LossScale* scale = precision->mutable_loss_scale();
+  if (scale->has_fixed()) {
+    if (scale->fixed() > 0 && std::isfinite(scale->fixed())) {
+      return absl::OkStatus();
+    }
+    return Bad(absl::StrCat("precision.loss_scale.fixed is ", scale->fixed(),
+                            ", expected above 0"));
+  }
+  return ResolveDynamic(scale->mutable_dynamic());
+}
+
 absl::Status CheckPattern(const std::string& pattern, absl::string_view field) {
   return Annotate(Pattern::Compile(pattern).status(), field);
 }
@@ -333,9 +380,6 @@ absl::Status CheckPatterns(const job::Job& job) {
 
 // What the format has and this version does not do yet: refused, not ignored.
 absl::Status CheckSupported(const job::Job& job) {
-  if (job.precision().compute() == job::Precision::F16) {
-    return Bad("precision.compute: F32 and BF16 are available, not F16");
-  }
   if (job.precision().wire() != job::Precision::F32) {
     return Bad("precision.wire: only F32 is available");
   }
@@ -506,7 +550,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
     return Bad(absl::StrCat("checkpoint.keep is ", checkpoint->keep(),
                             "; at least 2 are kept"));
   }
-  job->mutable_precision();
+  WEFT_RETURN_IF_ERROR(ResolvePrecision(job->mutable_precision()));
   job->mutable_observe();
   job->mutable_runtime();
   job::Guards* guards = job->mutable_guards();

@@ -112,11 +112,13 @@ TEST(JobTest, ResolvedTextHasEveryDefault) {
         job::Job job = ParseJob("job", file).value();
         ASSERT_TRUE(ResolveJob("/jobs/job.txtpb", &job).ok());
         if (data == idx) {
-          EXPECT_THAT(LeftOut(job), ElementsAre("mesh"));
+          EXPECT_THAT(LeftOut(job),
+                      ElementsAre("precision.loss_scale", "mesh"));
         } else {
-          EXPECT_THAT(LeftOut(job), ElementsAre("data.eval.text.context",
-                                                "data.eval.text.stride",
-                                                "data.normalize", "mesh"));
+          EXPECT_THAT(
+              LeftOut(job),
+              ElementsAre("data.eval.text.context", "data.eval.text.stride",
+                          "data.normalize", "precision.loss_scale", "mesh"));
         }
         const std::string printed = JobText(job);
         for (const std::string& zero : zeros) {
@@ -130,6 +132,22 @@ TEST(JobTest, ResolvedTextHasEveryDefault) {
       }
     }
   }
+}
+
+TEST(JobTest, F16HasADynamicLossScale) {
+  job::Job job = Small();
+  ASSERT_TRUE(SetField("precision.compute=F16", "--set", &job).ok());
+  ASSERT_TRUE(ResolveJob("j", &job).ok());
+  const job::DynamicLossScale& scale = job.precision().loss_scale().dynamic();
+  EXPECT_EQ(scale.init_scale(), 65536);
+  EXPECT_EQ(scale.growth_factor(), 2);
+  EXPECT_EQ(scale.backoff_factor(), 0.5);
+  EXPECT_EQ(scale.growth_interval(), 2000u);
+  job = Small();
+  ASSERT_TRUE(SetField("precision.compute=F16", "--set", &job).ok());
+  ASSERT_TRUE(SetField("precision.loss_scale.fixed=8", "--set", &job).ok());
+  ASSERT_TRUE(ResolveJob("j", &job).ok());
+  EXPECT_FALSE(job.precision().loss_scale().has_dynamic());
 }
 
 TEST(JobTest, UnknownFieldsAreNamedWithPlace) {
@@ -197,7 +215,14 @@ TEST(JobTest, ContradictionsNameBothSides) {
       {"optimizer.schedule.step.base=1", "", "step_size"},
       {"loss.softmax_cross_entropy.label_smoothing=1", "", "[0, 1)"},
       {"data.normalize.std=-1", "", "std above 0"},
-      {"precision.compute=F16", "", "F32 and BF16"},
+      {"precision.loss_scale.fixed=0", "", "loss_scale.fixed is 0"},
+      {"precision.loss_scale.fixed=nan", "", "loss_scale.fixed is nan"},
+      {"precision.loss_scale.dynamic.init_scale=0.5", "", "init_scale is 0.5"},
+      {"precision.loss_scale.dynamic.growth_factor=1", "", "above 1"},
+      {"precision.loss_scale.dynamic.backoff_factor=1", "",
+       "dynamic.backoff_factor is 1"},
+      {"precision.loss_scale.dynamic.growth_interval=0", "",
+       "growth_interval is 0"},
       {"runtime.recompute=-1", "", "runtime.recompute is -1"},
       {"runtime.recompute=nan", "", "runtime.recompute is nan"},
       {"runtime.recompute=101", "", "expected 0 to 100"},

@@ -175,7 +175,12 @@ double Prepared::EpochOf(uint64_t step) const {
 std::vector<std::string> TrainingMetrics(const job::Job& job) {
   std::vector<std::string> names = EvaluationMetrics(job);
   names.push_back("learning_rate");
-  if (job.optimizer().clip_norm() > 0) names.push_back("grad_norm");
+  const bool scaled = job.precision().loss_scale().has_dynamic();
+  if (job.optimizer().clip_norm() > 0 || scaled) names.push_back("grad_norm");
+  if (scaled) {
+    names.push_back(std::string(kLossScaleMetric));
+    names.push_back("skipped_steps");
+  }
   return names;
 }
 

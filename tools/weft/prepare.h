@@ -40,6 +40,9 @@ struct Prepared {
   double EpochOf(uint64_t step) const;
 };
 
+// The sink of a dynamic loss scale.
+inline constexpr absl::string_view kLossScaleMetric = "loss_scale";
+
 // The names of the training program's sinks, one number a step each.
 std::vector<std::string> TrainingMetrics(const job::Job& job);
 

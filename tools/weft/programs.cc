@@ -64,6 +64,22 @@ void SetAdam(const job::Adam& adam, OptimizerSpec* spec) {
   SetDecay(adam, spec);
 }
 
+training::LossScaleSpec MakeLossScale(const job::LossScale& scale) {
+  using Kind = training::LossScaleSpec::Kind;
+  training::LossScaleSpec spec;
+  if (scale.has_fixed()) {
+    spec.kind = Kind::kFixed;
+    spec.value = scale.fixed();
+  } else if (scale.has_dynamic()) {
+    spec.kind = Kind::kDynamic;
+    spec.value = scale.dynamic().init_scale();
+    spec.growth_factor = scale.dynamic().growth_factor();
+    spec.backoff_factor = scale.dynamic().backoff_factor();
+    spec.growth_interval = scale.dynamic().growth_interval();
+  }
+  return spec;
+}
+
 absl::Status CheckSchedule(const ScheduleSpec& spec) {
   if (spec.kind == "cosine" && spec.total_steps <= spec.warmup_steps) {
     return MakeError(
@@ -300,7 +316,10 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
   spec.label_smoothing = job.loss().softmax_cross_entropy().label_smoothing();
   if (job.precision().compute() == job::Precision::BF16) {
     spec.compute = DType::kBF16;
+  } else if (job.precision().compute() == job::Precision::F16) {
+    spec.compute = DType::kF16;
   }
+  spec.loss_scale = MakeLossScale(job.precision().loss_scale());
   spec.recompute = job.runtime().recompute();
   spec.micro_batches = static_cast<int>(job.micro_batches());
   spec.seed = job.seed();

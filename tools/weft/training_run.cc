@@ -380,6 +380,7 @@ absl::Status TrainingRun::TrainLoop() {
 absl::Status TrainingRun::OnStep(uint64_t step,
                                  const ScalarSinks::Values& values) {
   double loss = values[0];
+  double loss_scale = 1;
   MutexLock lock(&mu_);
   if (result_.first_step_seconds == 0 && options_.started_ns != 0) {
     result_.first_step_seconds =
@@ -393,6 +394,7 @@ absl::Status TrainingRun::OnStep(uint64_t step,
   for (size_t i = 0; i < values.size(); ++i) {
     // Counts make a share.
     if (train_names_[i] == "weight") continue;
+    if (train_names_[i] == kLossScaleMetric) loss_scale = values[i];
     double value =
         train_names_[i] == "correct" ? values[i] / values[1] : values[i];
     record.values.emplace_back(
@@ -403,7 +405,8 @@ absl::Status TrainingRun::OnStep(uint64_t step,
   }
   WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   result_.final_loss = loss;
-  if (!std::isfinite(loss) && job_.guards().stop_on_nan()) {
+  // Above 1 the step was skipped, and the next one has a smaller scale.
+  if (!std::isfinite(loss) && loss_scale <= 1 && job_.guards().stop_on_nan()) {
     return MakeError(ErrorCode::kNotFinite,
                      absl::StrCat("loss is ", loss, " at step ", step + 1,
                                   "; nothing was saved after it"));
