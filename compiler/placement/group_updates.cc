@@ -190,6 +190,7 @@ class Grouper {
     group->stage = first.stage;
     group->provenance = first.provenance;
     group->provenance.push_back(Why(ids, small));
+    placement_.nodes.resize(graph_.id_bound());
     PlacedNode placed;
     placed.role = PlacedNode::Role::kUpdate;
     placed.reason = placement_.nodes[first.id()].reason;
@@ -199,7 +200,6 @@ class Grouper {
       WEFT_RETURN_IF_ERROR(graph_.Remove(group->id()));
       return false;
     }
-    placement_.nodes.resize(graph_.id_bound());
     placement_.nodes[group->id()] = std::move(placed);
     for (int32_t id : ids) WEFT_RETURN_IF_ERROR(graph_.Remove(id));
     return true;

@@ -399,9 +399,13 @@ TEST(TrainingTest, AStepThatOverflowsIsSkippedAndHalvesTheScale) {
   }
   EXPECT_GT(skipped, 0);
   EXPECT_LT(skipped, 12);
-  // One good step is done; after the second the scale is tried again.
-  Step(train, &state, 20);
-  EXPECT_EQ(state.at("loss_scale").ToDoubles()[0], 2 * scale);
+  // After two good steps a larger one is tried.
+  state["loss_scale"] = Literal::Scalar<float>(1024);
+  for (double good_steps : {0.0, 1.0}) {
+    Step(train, &state, 20);
+    EXPECT_EQ(state.at("loss_scale").ToDoubles()[0], 2048);
+    EXPECT_EQ(state.at("loss_scale/good_steps").ToDoubles()[0], good_steps);
+  }
   EXPECT_EQ(state.at("loss_scale/skipped_steps").ToDoubles()[0], skipped);
 }
 
