@@ -37,8 +37,8 @@ std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
                                 const std::vector<uint64_t> &operands,
                                 int num_results) {
   std::vector<uint64_t> out;
-  const OpSchema *schema = OpRegistry::Global().FindOrNull(
-      OpName(static_cast<OpId>(kernel.op())));
+  const OpSchema *schema =
+      OpRegistry::Global().FindOrNull(OpName(static_cast<OpId>(kernel.op())));
   if (schema == nullptr || !UpdatesMany(*schema)) {
     const uint64_t symbol = OpSymbol(kernel, operands);
     for (int i = 0; i < num_results; ++i) out.push_back(Combine(symbol, i));
