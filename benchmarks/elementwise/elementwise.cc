@@ -199,6 +199,9 @@ std::vector<Case> SmallCases() {
        {{WEFT_BOOL, x.dims}}},
       {"Add bf16[128,512]", WEFT_OP_ADD, {h, h}, {h}},
       {"Gelu f32[128,512]", WEFT_OP_GELU, {x}, {x}},
+      {"Gelu bf16[128,512]", WEFT_OP_GELU, {h}, {h}},
+      {"GeluGrad f32[128,512]", WEFT_OP_GELU_GRAD, {x, x}, {x}},
+      {"GeluGrad bf16[128,512]", WEFT_OP_GELU_GRAD, {h, h}, {h}},
       {"Exp f32[128,512]", WEFT_OP_EXP, {x}, {x}},
   };
 }

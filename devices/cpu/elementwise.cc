@@ -35,10 +35,14 @@ int64_t Lcm(int64_t a, int64_t b) {
   return a / x * b;
 }
 
-// Results from here on, in bytes, are written past the caches: a reader would
-// find little of them there, and a line that is written whole need not be read
-// before. Blocks are a quarter as long then: the operands of the next block are
-// asked for at once, and a processor waits for about 16 lines at a time.
+// Results from here on, in bytes of the wide type, are far from the processor,
+// and so are their operands: those of the next block are asked for while this
+// one is computed. Blocks are a quarter as long then, for a processor waits for
+// about 16 lines at a time.
+constexpr int64_t kFarBytes = int64_t{2} << 20;
+
+// From here on they are written past the caches too: a reader would find little
+// of them there, and a line that is written whole need not be read before.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
 
 class ElementKernel final : public Kernel {
@@ -92,6 +96,7 @@ class ElementKernel final : public Kernel {
   int64_t constants_ = 0;  // blocks after those of the inputs, before the slots
   int64_t slots_ = 0;
   bool workspace_slots_ = false;
+  bool far_ = false;      // operands are asked for a block ahead
   bool streams_ = false;  // results go past the caches
   std::vector<char> constant_blocks_;
   std::vector<Input> inputs_;
@@ -145,7 +150,7 @@ void ElementKernel::RunBlock(const Args& a, int64_t start, int64_t n,
   // while later instructions do not read memory. Beyond the end this asks in
   // vain. (No function of its own: GCC takes one that only prefetches for
   // pure.)
-  for (size_t i = 0; streams_ && i < inputs_.size(); ++i) {
+  for (size_t i = 0; far_ && i < inputs_.size(); ++i) {
     if (inputs_[i].read != Read::kDense) continue;
     const int64_t bytes = n * inputs_[i].size;
     const char* next =
@@ -312,6 +317,7 @@ bool ElementKernel::ReadCode(const Op& op, const ElementProgram& p) {
   std::vector<size_t> last_use = LastUses(p);
   std::vector<int> free;
   bool native = false;
+  far_ = count_ * width_ >= kFarBytes;
   streams_ = count_ * width_ >= kStreamBytes;
   const bool direct =
       n > 0 && !streams_ && p.outputs.size() == 1 &&
@@ -413,7 +419,7 @@ bool ElementKernel::ReadOutputs(const Op& op, const ElementProgram& p) {
 }
 
 void ElementKernel::ChooseBlock() {
-  const int64_t most = kBlockBytes / width_ / (streams_ ? 4 : 1);
+  const int64_t most = kBlockBytes / width_ / (far_ ? 4 : 1);
   int64_t unit = kAligned;
   bool periodic = false, widens = false;
   for (Input& input : inputs_) {
@@ -447,6 +453,7 @@ void ElementKernel::ChooseBlock() {
   }
   if (code_.size() <= 1 && slots_ == 0 && constants_ == 0) {
     block_ = std::max<int64_t>(count_, 1);
+    far_ = false;
   }
 }
 

@@ -27,9 +27,10 @@
 // A program of many results, or one that does not fit the slots on the stack,
 // takes workspace.
 //
-// Results of 16 MiB and more, counted in the wide type, are written past the
-// caches where the processor can, with the operands of the next block fetched
-// meanwhile: a chain of instructions then takes about as long as a copy.
+// From results of 2 MiB on, counted in the wide type, the operands of the next
+// block are fetched while one is computed; from 16 MiB on results are written
+// past the caches, where the processor can: a chain of instructions then takes
+// about as long as a copy.
 //
 // Large results are cut into at most kMaxParts parts, which the host's threads
 // share; the cut follows from shapes and program. Result 0 may be the memory of
