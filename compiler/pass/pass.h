@@ -39,9 +39,9 @@ struct PassSettings {
   // decompose: nodes to replace by their decomposition. Empty: all that have
   // one.
   std::function<bool(const Node& node)> decompose;
-  // layout: whether a device would run the node, of a graph that is not the
-  // pass's own, by one kernel, and not take it apart or refuse it
-  // (RunsAsKernel of compiler/placement). Empty: none would.
+  // layout, epilogues: whether a device would run the node by one kernel, and
+  // not take it apart or refuse it (RunsAsKernel of compiler/placement). Empty:
+  // none would.
   std::function<bool(const Graph& graph, const Node& node)> runs_as_kernel;
   // fuse_elementwise: instructions of a region at most (the format allows 64).
   int max_fused = 64;

@@ -9,6 +9,7 @@
 #include "compiler/transforms/cse.h"
 #include "compiler/transforms/dce.h"
 #include "compiler/transforms/decompose.h"
+#include "compiler/transforms/epilogues.h"
 #include "compiler/transforms/fuse_elementwise.h"
 #include "compiler/transforms/layout.h"
 #include "compiler/transforms/mixed_precision.h"
@@ -35,6 +36,8 @@ constexpr Entry kPasses[] = {
     {"cse", "merge nodes that compute the same", CreateCsePass},
     {"dce", "remove nodes that nobody needs", CreateDcePass},
     {"decompose", "replace nodes by primitives", CreateDecomposePass},
+    {"epilogues", "take Relu, residuals and the loss's gradient into ops",
+     CreateEpiloguesPass},
     {"fuse_elementwise", "make regions of elementwise nodes one node",
      CreateFuseElementwisePass},
     {"layout", "keep images in blocks of channels between convolutions",
@@ -77,6 +80,9 @@ const std::vector<NamedPipeline>& NamedPipelines() {
            // After all that makes or merges nodes between convolutions; before
            // fusion, whose regions no pass looks into.
            "layout",
+           // After layout, so that images in blocks are asked about; before
+           // fusion, which would take the same nodes.
+           "epilogues",
            // Last: no other pass looks into weft.fused.
            "fuse_elementwise",
        }},

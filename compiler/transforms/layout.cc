@@ -103,7 +103,11 @@ Form LayoutChooser::ImageForm(const Node& node) const {
   Form form;
   form.attrs = node.attrs();
   for (const ImageUse& use : uses.inputs) {
-    if (!FillsBlocks(graph_.type(node.input(use.index)).shape)) continue;
+    if (use.index >= static_cast<int>(node.inputs().size()) ||
+        !node.input(use.index).valid() ||
+        !FillsBlocks(graph_.type(node.input(use.index)).shape)) {
+      continue;
+    }
     form.inputs.push_back(use.index);
     form.attrs.Set(use.attr, kNchw16c);
   }

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/activation.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
 #include "core/ops/image_layout.h"
@@ -220,6 +221,7 @@ void RegisterConvOps(OpRegistry* registry) {
   conv.gradient = ConvGradient;
   conv.decompose = DecomposeInNchw(DecomposeConv);
   conv.cost = ConvCost;
+  AddActivation(&conv);
   registry->Add(std::move(conv));
 
   OpSchema grad_input(OpId::kConvGradInput);

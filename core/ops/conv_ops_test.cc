@@ -93,6 +93,8 @@ TEST(ConvTest, InferenceGradientDecomposition) {
       OpCase op = ToOpCase(c, bias);
       EXPECT_EQ(CheckGradient(op), absl::OkStatus());
       EXPECT_EQ(CheckDecomposition(op), absl::OkStatus());
+      op.attrs.Set("activation", "relu");
+      EXPECT_EQ(CheckDecomposition(op), absl::OkStatus());
     }
   }
 }

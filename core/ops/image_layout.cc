@@ -23,6 +23,7 @@ const ImageUses* ImagesOf(OpId id) {
   static const auto* grad_input = new ImageUses{{{0, kOut}}, {{0, kOf}}};
   static const auto* grad_weights = new ImageUses{{{0, kOut}, {1, kOf}}, {}};
   static const auto* one = new ImageUses{{{0, kOf}}, {{0, kOf}}};
+  static const auto* residual = new ImageUses{{{0, kOf}, {3, kOf}}, {{0, kOf}}};
   static const auto* two = new ImageUses{{{0, kOf}, {1, kOf}}, {{0, kOf}}};
   switch (id) {
     case OpId::kConv:
@@ -36,8 +37,9 @@ const ImageUses* ImagesOf(OpId id) {
     case OpId::kAveragePoolGrad:
     case OpId::kGlobalAveragePool:
     case OpId::kBatchNormalization:
-    case OpId::kBatchNormTraining:
       return one;
+    case OpId::kBatchNormTraining:
+      return residual;
     case OpId::kMaxPoolGrad:
     case OpId::kBatchNormGrad:
       return two;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/activation.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
 #include "core/ops/infer.h"
@@ -233,6 +234,7 @@ void RegisterLinearAlgebraOps(OpRegistry* registry) {
   gemm.gradient = GemmGradient;
   gemm.decompose = DecomposeGemm;
   gemm.cost = GemmCost;
+  AddActivation(&gemm);
   registry->Add(std::move(gemm));
 }
 

@@ -146,6 +146,10 @@ TEST(GemmTest, GradientAndDecomposition) {
                      RandomLiteral(c_shape, 3)}};
         EXPECT_EQ(CheckGradient(c), absl::OkStatus());
         EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+        OpCase activated = c;
+        activated.attrs.Set("activation", "relu");
+        EXPECT_EQ(CheckGradient(activated), absl::OkStatus());
+        EXPECT_EQ(CheckDecomposition(activated), absl::OkStatus());
         c.inputs.pop_back();
         EXPECT_EQ(CheckGradient(c), absl::OkStatus());
         EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());

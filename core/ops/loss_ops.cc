@@ -195,6 +195,28 @@ std::vector<Value> DecomposeLossGrad(const OpView& op,
   return {Where(s.no_weight, dloss.Like(0.0), grad)};
 }
 
+absl::Status InferLossAndGrad(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(RequireSamples(op, 0, 1));
+  WEFT_RETURN_IF_ERROR(RequireSameDType(op, 0, 3));
+  WEFT_RETURN_IF_ERROR(RequireShape(op, 3, Shape()));
+  *out = {op.input(3), op.input(0)};
+  return absl::OkStatus();
+}
+
+std::vector<Value> DecomposeLossAndGrad(const OpView& op,
+                                        absl::Span<const Value> inputs,
+                                        NodeEmitter& emit) {
+  const AttrMap attrs = {{"label_smoothing", op.Float("label_smoothing")}};
+  std::vector<Value> loss =
+      emit.Emit("weft.SoftmaxCrossEntropyLoss", inputs.subspan(0, 3), attrs, 2);
+  loss.resize(2);  // invalid where the emitter has failed
+  Expr log_prob(emit, loss[1]);
+  return {loss[0], Apply("weft.SoftmaxCrossEntropyLossGrad",
+                         {Expr(emit, inputs[3]), log_prob,
+                          Expr(emit, inputs[1]), Expr(emit, inputs[2])},
+                         attrs)};
+}
+
 // ---- Dropout ----------------------------------------------------------------
 
 absl::Status RequireRatio(const OpView& op) {
@@ -370,6 +392,15 @@ void AddLoss(OpRegistry* registry) {
   grad.decompose = DecomposeLossGrad;
   grad.cost = FlopsPerElement(4);
   registry->Add(std::move(grad));
+
+  OpSchema both(OpId::kSoftmaxCrossEntropyLossAndGrad);
+  both.inputs = {4, 4};
+  both.outputs = {2, 2};
+  both.attrs = {AttrSpec::Default("label_smoothing", 0.0)};
+  both.infer = InferLossAndGrad;
+  both.decompose = DecomposeLossAndGrad;
+  both.cost = FlopsPerElement(12);
+  registry->Add(std::move(both));
 }
 
 void AddDropout(OpRegistry* registry) {

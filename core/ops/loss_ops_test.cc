@@ -107,6 +107,11 @@ TEST(LossTest, InfersAndChecks) {
                           {"f32[4,10]", "i32[4]", "f32[4]"}),
                 ErrorWith("WEFT-2003", {"label_smoothing"}));
   }
+  const char* both = "weft.SoftmaxCrossEntropyLossAndGrad";
+  EXPECT_EQ(InferText(both, {}, {"f32[4,10]", "i32[4]", "f32[4]", "f32[]"}),
+            "f32[] f32[4,10]");
+  EXPECT_THAT(InferText(both, {}, {"f32[4,10]", "i32[4]", "f32[4]", "f32[4]"}),
+              ErrorWith("WEFT-2004", {"[4]"}));
   const char* grad = "weft.SoftmaxCrossEntropyLossGrad";
   EXPECT_EQ(InferText(grad, {}, {"f32[]", "f32[4,10]", "i32[4]", "f32[4]"}),
             "f32[4,10]");
@@ -155,6 +160,12 @@ TEST(LossTest, GradientAndDecomposition) {
                      {Literal::Scalar<double>(0.7), weft::RunOp(c).value()[1],
                       labels, c.inputs[2]}};
       EXPECT_EQ(CheckDecomposition(grad), absl::OkStatus());
+      OpCase both = {"weft.SoftmaxCrossEntropyLossAndGrad",
+                     c.attrs,
+                     {c.inputs[0], labels, c.inputs[2], grad.inputs[0]}};
+      EXPECT_EQ(CheckDecomposition(both), absl::OkStatus());
+      EXPECT_EQ(ResultOf(both, 0), ResultOf(c, 0));
+      EXPECT_EQ(ResultOf(both, 1), ResultOf(grad, 0));
     }
   }
   OpCase one_class =

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/activation.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
 #include "core/ops/image_layout.h"
@@ -97,8 +98,8 @@ OpSchema::CostFn FlopsPerElement(int operand, double flops) {
 // ---- BatchNormalization
 // ---------------------------------------------------------
 
-// Operands `first` and up hold one number a channel of image `x`.
-absl::Status RequireChannels(const OpView& op, int x, int first) {
+// Operands [first, end) hold one number a channel of image `x`.
+absl::Status RequireChannels(const OpView& op, int x, int first, int end) {
   WEFT_ASSIGN_OR_RETURN(ImageLayout layout, LayoutOf(op));
   WEFT_ASSIGN_OR_RETURN(const Shape shape, ImageShape(op, x, layout));
   if (shape.rank() < 2) {
@@ -106,7 +107,7 @@ absl::Status RequireChannels(const OpView& op, int x, int first) {
                     absl::StrCat("operand ", x, " must be [N,C,...], got ",
                                  op.input(x).ToString()));
   }
-  for (int i = first; i < op.num_inputs(); ++i) {
+  for (int i = first; i < end; ++i) {
     if (op.input(i).shape == Shape({shape.dim(1)})) continue;
     return op.Error(ErrorCode::kShapeMismatch,
                     absl::StrCat("operand ", i, " must hold the ", shape.dim(1),
@@ -119,7 +120,7 @@ absl::Status RequireChannels(const OpView& op, int x, int first) {
 absl::Status InferBatchNormalization(const OpView& op,
                                      std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireSameFloat(op));
-  WEFT_RETURN_IF_ERROR(RequireChannels(op, 0, 1));
+  WEFT_RETURN_IF_ERROR(RequireChannels(op, 0, 1, 5));
   WEFT_RETURN_IF_ERROR(RequireEpsilon(op));
   WEFT_RETURN_IF_ERROR(RequireFlag(op, "training_mode"));
   *out = {op.input(0)};
@@ -194,8 +195,9 @@ std::vector<Value> DecomposeBatchNormalization(const OpView& op,
 absl::Status InferBatchNormTraining(const OpView& op,
                                     std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireSameFloat(op));
-  WEFT_RETURN_IF_ERROR(RequireChannels(op, 0, 1));
+  WEFT_RETURN_IF_ERROR(RequireChannels(op, 0, 1, 3));
   WEFT_RETURN_IF_ERROR(RequireEpsilon(op));
+  if (op.has_input(3)) WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, 3));
   *out = {op.input(0), op.input(1), op.input(1)};
   return absl::OkStatus();
 }
@@ -220,12 +222,19 @@ std::vector<Value> BatchNormTrainingGradient(const GradientContext& g) {
     dx = SumOfValid(dx,
                     dvar * (2.0 / n) * (x - PerChannel(mean, layout, image)));
   }
-  return {dx, d[1], d[2]};
+  std::vector<Value> grads = {dx, d[1], d[2], g.output_grads[0]};
+  grads.resize(g.op.num_inputs());
+  return grads;
 }
 
 std::vector<Value> DecomposeBatchNormTraining(const OpView& op,
                                               absl::Span<const Value> inputs,
                                               NodeEmitter& emit) {
+  if (op.has_input(3)) {
+    std::vector<Value> out = EmitBatchNormTraining(op, inputs, emit);
+    out[0] = Expr(emit, out[0]) + Expr(emit, inputs[3]);
+    return out;
+  }
   const Shape& image = op.input(0).shape;
   Ints axes = AxesButChannels(image);
   Expr x(emit, inputs[0]), scale(emit, inputs[1]), bias(emit, inputs[2]);
@@ -243,7 +252,7 @@ absl::Status InferBatchNormGrad(const OpView& op,
                                 std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireSameFloat(op));
   WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, 1));
-  WEFT_RETURN_IF_ERROR(RequireChannels(op, 1, 2));
+  WEFT_RETURN_IF_ERROR(RequireChannels(op, 1, 2, 5));
   WEFT_RETURN_IF_ERROR(RequireEpsilon(op));
   *out = {op.input(1), op.input(2), op.input(2)};
   return absl::OkStatus();
@@ -302,13 +311,22 @@ absl::Status InferLayerNormalization(const OpView& op,
   WEFT_RETURN_IF_ERROR(InferLayer(op, 0, 1, 3, &stat));
   WEFT_RETURN_IF_ERROR(RequireEpsilon(op));
   *out = {op.input(0), stat, stat};
+  if (op.has_input(3)) {
+    WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, 3));
+    out->push_back(op.input(0));
+  }
   return absl::OkStatus();
 }
 
 std::vector<Value> LayerNormalizationGradient(const GradientContext& g) {
   NodeEmitter& emit = g.emit;
   const Shape& shape = g.op.input(0).shape;
-  Expr x(emit, g.inputs[0]), mean(emit, g.outputs[1]), inv(emit, g.outputs[2]);
+  Expr x(emit, g.inputs[0]);
+  if (g.op.has_input(3)) {
+    x = g.outputs.size() > 3 ? Expr(emit, g.outputs[3])
+                             : x + Expr(emit, g.inputs[3]);
+  }
+  Expr mean(emit, g.outputs[1]), inv(emit, g.outputs[2]);
   std::array<Expr, 3> d = EmitNormGrad(
       "weft.LayerNormGrad",
       {Expr(emit, g.output_grads[0]), x, Expr(emit, g.inputs[1]), mean, inv},
@@ -321,7 +339,10 @@ std::vector<Value> LayerNormalizationGradient(const GradientContext& g) {
     Expr slope = dinv * (inv * inv * inv) * (-1.0 / n);
     dx = SumOfValid(dx, slope * (x - mean));
   }
-  std::vector<Value> grads = {dx, d[1], d[2]};
+  if (g.outputs.size() > 3) {
+    dx = SumOfValid(dx, Expr(emit, g.output_grads[3]));
+  }
+  std::vector<Value> grads = {dx, d[1], d[2], dx};
   grads.resize(g.op.num_inputs());
   return grads;
 }
@@ -331,12 +352,15 @@ std::vector<Value> DecomposeLayerNormalization(const OpView& op,
                                                NodeEmitter& emit) {
   Ints axes = AxisRange(LayerAxis(op, 0), op.input(0).shape.rank());
   Expr x(emit, inputs[0]), scale(emit, inputs[1]);
+  if (op.has_input(3)) x = x + Expr(emit, inputs[3]);
   Expr mean = Mean(x, axes);
   Expr centred = x - mean;
   Expr inv = InverseStd(Mean(centred * centred, axes), op.Float("epsilon"));
   Expr y = centred * inv * scale;
   if (op.has_input(2)) y = y + Expr(emit, inputs[2]);
-  return {y, mean, inv};
+  std::vector<Value> results = {y, mean, inv, x};
+  results.resize(op.outputs().size());
+  return results;
 }
 
 absl::Status InferLayerNormGrad(const OpView& op,
@@ -381,13 +405,14 @@ void AddBatchNorm(OpRegistry* registry) {
   registry->Add(std::move(model));
 
   OpSchema training(OpId::kBatchNormTraining);
-  training.inputs = {3, 3};
+  training.inputs = {3, 4};
   training.outputs = {3, 3};
   training.attrs = {AttrSpec::Default("epsilon", 1e-5), LayoutSpec()};
   training.infer = InferBatchNormTraining;
   training.gradient = BatchNormTrainingGradient;
   training.decompose = DecomposeInNchw(DecomposeBatchNormTraining);
   training.cost = FlopsPerElement(0, 6);
+  AddActivation(&training);
   registry->Add(std::move(training));
 
   OpSchema grad(OpId::kBatchNormGrad);
@@ -402,8 +427,8 @@ void AddBatchNorm(OpRegistry* registry) {
 
 void AddLayerNorm(OpRegistry* registry) {
   OpSchema layer(OpId::kLayerNormalization);
-  layer.inputs = {2, 3};
-  layer.outputs = {3, 3};
+  layer.inputs = {2, 4};
+  layer.outputs = {3, 4};
   layer.attrs = {AttrSpec::Default("axis", -1),
                  AttrSpec::Default("epsilon", 1e-5)};
   layer.infer = InferLayerNormalization;

@@ -55,6 +55,14 @@ TEST(BatchNormalizationTest, InfersAndChecks) {
             "f32[2,3,4,4] f32[3] f32[3]");
   EXPECT_THAT(InferText("weft.BatchNormTraining", {}, {x, "f32[2]", c}),
               ErrorWith("WEFT-2004", {"[2,3,4,4]", "[2]"}));
+  EXPECT_EQ(InferText("weft.BatchNormTraining", {{"activation", "relu"}},
+                      {x, c, c, x}),
+            "f32[2,3,4,4] f32[3] f32[3]");
+  EXPECT_THAT(InferText("weft.BatchNormTraining", {}, {x, c, c, c}),
+              ErrorWith("WEFT-2004", {"[2,3,4,4]", "[3]"}));
+  EXPECT_THAT(
+      InferText("weft.BatchNormTraining", {{"activation", "gelu"}}, {x, c, c}),
+      ErrorWith("WEFT-2003", {"activation", "gelu", "relu"}));
   EXPECT_EQ(InferText("weft.BatchNormGrad", {}, {x, x, c, c, c}),
             "f32[2,3,4,4] f32[3] f32[3]");
   EXPECT_THAT(InferText("weft.BatchNormGrad", {}, {"f32[2,3,4,5]", x, c, c, c}),
@@ -108,6 +116,14 @@ TEST(BatchNormalizationTest, GradientAndDecomposition) {
                        {model.inputs[0], model.inputs[1], model.inputs[2]}};
     EXPECT_EQ(CheckGradient(training), absl::OkStatus());
     EXPECT_EQ(CheckDecomposition(training), absl::OkStatus());
+
+    OpCase with_residual = training;
+    with_residual.inputs.push_back(RandomLiteral(image, 7));
+    for (const char* activation : {"none", "relu"}) {
+      with_residual.attrs.Set("activation", activation);
+      EXPECT_EQ(CheckGradient(with_residual), absl::OkStatus());
+      EXPECT_EQ(CheckDecomposition(with_residual), absl::OkStatus());
+    }
 
     OpCase grad = {"weft.BatchNormGrad",
                    {{"epsilon", 1e-3}},
@@ -181,6 +197,13 @@ TEST(LayerNormalizationTest, InfersAndChecks) {
               ErrorWith("WEFT-2005", {x, "f64[4]"}));
   EXPECT_THAT(InferText("LayerNormalization", {}, {"i32[4]", "i32[4]"}),
               ErrorWith("WEFT-2005", {"i32[4]"}));
+  EXPECT_EQ(InferText("LayerNormalization", {}, {x, "f32[4]", "", x}, 4),
+            "f32[2,3,4] f32[2,3,1] f32[2,3,1] f32[2,3,4]");
+  EXPECT_THAT(InferText("LayerNormalization", {}, {x, "f32[4]"}, 4),
+              ErrorWith("WEFT-2006", {"4"}));
+  EXPECT_THAT(
+      InferText("LayerNormalization", {}, {x, "f32[4]", "", "f32[2,3]"}),
+      ErrorWith("WEFT-2004", {"[2,3,4]", "[2,3]"}));
   const std::string stat = "f32[2,3,1]";
   EXPECT_EQ(InferText("weft.LayerNormGrad", {}, {x, x, "f32[4]", stat, stat}),
             "f32[2,3,4] f32[4] f32[4]");
@@ -222,6 +245,13 @@ TEST(LayerNormalizationTest, GradientAndDecomposition) {
                  RandomLiteral(k.normalized, 3)}};
     EXPECT_EQ(CheckGradient(c), absl::OkStatus());
     EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+    OpCase of_sum = c;
+    of_sum.inputs.push_back(RandomLiteral(k.x, 5));
+    for (int outputs : {3, 4}) {  // without and with the sum
+      of_sum.num_outputs = outputs;
+      EXPECT_EQ(CheckGradient(of_sum), absl::OkStatus());
+      EXPECT_EQ(CheckDecomposition(of_sum), absl::OkStatus());
+    }
     c.inputs.pop_back();
     EXPECT_EQ(CheckGradient(c), absl::OkStatus());
     EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());

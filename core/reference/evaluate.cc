@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/activation.h"
 #include "core/ops/image_layout.h"
 #include "core/reference/evaluators.h"
 
@@ -172,6 +173,9 @@ absl::StatusOr<std::vector<Literal>> Evaluate(
   WEFT_RETURN_IF_ERROR(HasBlockedImages(op)
                            ? EvaluateInNchw(op, *evaluator, std::move(in), &out)
                            : (*evaluator)(op, in, &out));
+  if (HasActivation(op)) {
+    for (double& y : out[0].v) y = y < 0 ? 0 : y;  // a NaN stays
+  }
   std::vector<Literal> results;
   for (size_t i = 0; i < out.size(); ++i) {
     const TensorType& type = op.output(static_cast<int>(i));

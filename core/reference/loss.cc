@@ -100,6 +100,19 @@ absl::Status EvaluateLossGrad(const OpView& op, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
+// The two above, one after the other.
+absl::Status EvaluateLossAndGrad(const OpView& op, absl::Span<const Tensor> in,
+                                 std::vector<Tensor>* out) {
+  std::vector<Tensor> loss = {(*out)[0], (*out)[1]};
+  WEFT_RETURN_IF_ERROR(EvaluateLoss(op, in.subspan(0, 3), &loss));
+  (*out)[0] = loss[0];
+  std::vector<Tensor> grad = {(*out)[1]};
+  WEFT_RETURN_IF_ERROR(
+      EvaluateLossGrad(op, {in[3], loss[1], in[1], in[2]}, &grad));
+  (*out)[1] = grad[0];
+  return absl::OkStatus();
+}
+
 absl::Status EvaluateDropout(const OpView&, absl::Span<const Tensor> in,
                              std::vector<Tensor>* out) {
   (*out)[0].v = in[0].v;
@@ -155,6 +168,7 @@ void AddLossEvaluators(EvaluatorTable* table) {
   table->Add(OpId::kLogSoftmax, EvaluateLogSoftmax);
   table->Add(OpId::kSoftmaxCrossEntropyLoss, EvaluateLoss);
   table->Add(OpId::kSoftmaxCrossEntropyLossGrad, EvaluateLossGrad);
+  table->Add(OpId::kSoftmaxCrossEntropyLossAndGrad, EvaluateLossAndGrad);
   table->Add(OpId::kDropout, EvaluateDropout);
   table->Add(OpId::kDropoutTraining, EvaluateDropoutTraining);
   table->Add(OpId::kDropoutGrad, EvaluateDropoutGrad);

@@ -104,6 +104,10 @@ void NormalizeGrad(const Grouping& g, absl::Span<const Tensor> in,
   }
 }
 
+void AddTo(const std::vector<double>& more, std::vector<double>* sum) {
+  for (size_t i = 0; i < more.size(); ++i) (*sum)[i] += more[i];
+}
+
 absl::Status EvaluateBatchNormTraining(const OpView& op,
                                        absl::Span<const Tensor> in,
                                        std::vector<Tensor>* out) {
@@ -111,6 +115,7 @@ absl::Status EvaluateBatchNormTraining(const OpView& op,
   Moments m = MomentsOf(g, in[0].v);
   Normalize(g, in[0].v, m.mean, InverseStd(m.variance, op.Float("epsilon")),
             in[1], in[2], &(*out)[0].v);
+  if (op.has_input(3)) AddTo(in[3].v, &(*out)[0].v);
   (*out)[1].v = m.mean;
   (*out)[2].v = m.variance;
   return absl::OkStatus();
@@ -146,10 +151,13 @@ absl::Status EvaluateLayerNormalization(const OpView& op,
                                         absl::Span<const Tensor> in,
                                         std::vector<Tensor>* out) {
   Grouping g = ByRow(in[0].shape, op.Int("axis"));
-  Moments m = MomentsOf(g, in[0].v);
+  std::vector<double> x = in[0].v;
+  if (op.has_input(3)) AddTo(in[3].v, &x);
+  Moments m = MomentsOf(g, x);
   std::vector<double> inv = InverseStd(m.variance, op.Float("epsilon"));
-  Normalize(g, in[0].v, m.mean, inv, in[1], op.has_input(2) ? in[2] : Tensor(),
+  Normalize(g, x, m.mean, inv, in[1], op.has_input(2) ? in[2] : Tensor(),
             &(*out)[0].v);
+  if (out->size() > 3) (*out)[3].v = x;
   (*out)[1].v = m.mean;
   (*out)[2].v = inv;
   return absl::OkStatus();

@@ -80,13 +80,20 @@ void Moments(const Channels& s, const T* x, int64_t c, T* mean, T* variance) {
               count;
 }
 
-// y = (x - mean) * inv * scale + bias.
+// y = (x - mean) * inv * scale + bias, and the epilogue with residual r.
 template <class T>
 void Normalize(const Channels& s, int64_t c, const T* x, T mean, T variance,
-               T scale, T bias, T epsilon, T* y) {
+               T scale, T bias, T epsilon, const Epilogue& e, const T* r,
+               T* y) {
   const T factor = scale * (T(1) / std::sqrt(variance + epsilon));
-  ForEachOfChannel(s, c,
-                   [=](int64_t i) { y[i] = (x[i] - mean) * factor + bias; });
+  WithEpilogue(e, [&](auto residual, auto relu) {
+    ForEachOfChannel(s, c, [=](int64_t i) {
+      T value = (x[i] - mean) * factor + bias;
+      if constexpr (residual) value = value + r[i];
+      if constexpr (relu) value = ReluOp::Apply(value);
+      y[i] = value;
+    });
+  });
 }
 
 std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
@@ -111,8 +118,9 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
         T now[2] = {a.Input<T>(3)[c], a.Input<T>(4)[c]};
         const T before[2] = {now[0], now[1]};
         if (training) Moments(s, x, c, &now[0], &now[1]);
-        Normalize(s, c, x, now[0], now[1], a.Input<T>(1)[c], a.Input<T>(2)[c],
-                  static_cast<T>(epsilon), a.Output<T>(0));
+        Normalize<T>(s, c, x, now[0], now[1], a.Input<T>(1)[c],
+                     a.Input<T>(2)[c], static_cast<T>(epsilon), {}, nullptr,
+                     a.Output<T>(0));
         for (int k = 0; k < 2; ++k) {
           if (!running[k]) continue;
           a.Output<T>(1 + k)[c] = before[k] * static_cast<T>(momentum) +
@@ -125,7 +133,9 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
 
 std::unique_ptr<Kernel> TrainingFloat(const Op& op) {
   Channels s;
-  if (!op.Arity(3, 3) || !ReadChannels(op, op.in[0], &s) ||
+  Epilogue e;
+  if (!op.Arity(3, 4, 3, 3) || !ReadChannels(op, op.in[0], &s) ||
+      !ReadEpilogue(op, &e) ||
       !op.Check(op.out[0].SameDims(op.in[0]), "shapes differ")) {
     return nullptr;
   }
@@ -133,8 +143,11 @@ std::unique_ptr<Kernel> TrainingFloat(const Op& op) {
     CheckPerChannel(op, op.in[i], s);
     CheckPerChannel(op, op.out[i], s);
   }
+  e.residual = op.HasInput(3);
+  op.Check(!e.residual || op.in[3].SameDims(op.in[0]),
+           "a residual that does not fit");
   if (!op.ok()) return nullptr;
-  if (s.blocked) return NormTrainingInBlocks(op, s);
+  if (s.blocked) return NormTrainingInBlocks(op, s, e);
   const double epsilon = op.Float("epsilon", 1e-5);
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
@@ -146,7 +159,8 @@ std::unique_ptr<Kernel> TrainingFloat(const Op& op) {
         a.Output<T>(1)[c] = mean;
         a.Output<T>(2)[c] = variance;
         Normalize(s, c, x, mean, variance, a.Input<T>(1)[c], a.Input<T>(2)[c],
-                  static_cast<T>(epsilon), a.Output<T>(0));
+                  static_cast<T>(epsilon), e,
+                  e.residual ? a.Input<T>(3) : nullptr, a.Output<T>(0));
       });
     });
   });

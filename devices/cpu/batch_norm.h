@@ -6,6 +6,7 @@
 #ifndef WEFT_DEVICES_CPU_BATCH_NORM_H_
 #define WEFT_DEVICES_CPU_BATCH_NORM_H_
 
+#include "devices/cpu/epilogue.h"
 #include "devices/cpu/target.h"
 
 WEFT_CPU_BEGIN
@@ -20,7 +21,8 @@ struct Channels {
 };
 
 std::unique_ptr<Kernel> NormalizationInBlocks(const Op& op, const Channels& s);
-std::unique_ptr<Kernel> NormTrainingInBlocks(const Op& op, const Channels& s);
+std::unique_ptr<Kernel> NormTrainingInBlocks(const Op& op, const Channels& s,
+                                             const Epilogue& e);
 std::unique_ptr<Kernel> NormGradInBlocks(const Op& op, const Channels& s);
 
 WEFT_CPU_END

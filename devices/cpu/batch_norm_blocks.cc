@@ -88,19 +88,23 @@ Pixel<T> InverseStd(const Pixel<T>& variance, T epsilon) {
   return LoadPixel(values, 0);
 }
 
-// y = (x - mean) * inv * scale + bias.
+// y = (x - mean) * inv * scale + bias, and the epilogue with residual r.
 template <class T>
 void Normalize(const Channels& s, int64_t block, const T* x,
                const Pixel<T>& mean, const Pixel<T>& variance, const T* scale,
-               const T* bias, T epsilon, T* y) {
+               const T* bias, T epsilon, const Epilogue& e, const T* r, T* y) {
   const Pixel<T> factor =
       LoadPixel(scale, block) * InverseStd(variance, epsilon);
   const Pixel<T> shift = LoadPixel(bias, block);
-  ForEachPlane(s, block, [&](int64_t plane) {
-    for (int64_t i = 0; i < s.pixels; ++i) {
-      StorePixel((LoadPixel(x + plane, i) - mean) * factor + shift, y + plane,
-                 i);
-    }
+  WithEpilogue(e, [&](auto residual, auto relu) {
+    ForEachPlane(s, block, [&](int64_t plane) {
+      for (int64_t i = 0; i < s.pixels; ++i) {
+        Pixel<T> value = (LoadPixel(x + plane, i) - mean) * factor + shift;
+        if constexpr (residual) value = value + LoadPixel(r + plane, i);
+        if constexpr (relu) value = Relu(value);
+        StorePixel(value, y + plane, i);
+      }
+    });
   });
 }
 
@@ -154,8 +158,9 @@ std::unique_ptr<Kernel> NormalizationInBlocks(const Op& op, const Channels& s) {
         if (training) {
           MomentsOfBlock(s, block, a.Input<T>(0), &now[0], &now[1]);
         }
-        Normalize(s, block, a.Input<T>(0), now[0], now[1], a.Input<T>(1),
-                  a.Input<T>(2), static_cast<T>(epsilon), a.Output<T>(0));
+        Normalize<T>(s, block, a.Input<T>(0), now[0], now[1], a.Input<T>(1),
+                     a.Input<T>(2), static_cast<T>(epsilon), {}, nullptr,
+                     a.Output<T>(0));
         for (int k = 0; k < 2; ++k) {
           if (!running[k]) continue;
           StorePixel(before[k] * static_cast<T>(momentum) +
@@ -167,7 +172,8 @@ std::unique_ptr<Kernel> NormalizationInBlocks(const Op& op, const Channels& s) {
   });
 }
 
-std::unique_ptr<Kernel> NormTrainingInBlocks(const Op& op, const Channels& s) {
+std::unique_ptr<Kernel> NormTrainingInBlocks(const Op& op, const Channels& s,
+                                             const Epilogue& e) {
   const double epsilon = op.Float("epsilon", 1e-5);
   return WithF32F64(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
@@ -178,7 +184,8 @@ std::unique_ptr<Kernel> NormTrainingInBlocks(const Op& op, const Channels& s) {
         StorePixel(mean, a.Output<T>(1), block);
         StorePixel(variance, a.Output<T>(2), block);
         Normalize(s, block, a.Input<T>(0), mean, variance, a.Input<T>(1),
-                  a.Input<T>(2), static_cast<T>(epsilon), a.Output<T>(0));
+                  a.Input<T>(2), static_cast<T>(epsilon), e,
+                  e.residual ? a.Input<T>(3) : nullptr, a.Output<T>(0));
       });
     });
   });

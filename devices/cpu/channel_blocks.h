@@ -78,6 +78,12 @@ Pixel<T> operator/(const Pixel<T>& a, T b) {
 }
 
 template <class T>
+Pixel<T> Relu(const Pixel<T>& a) {  // keeps NaN
+  return MapPixels(a, Pixel<T>::Splat(T(0)),
+                   [](auto x, auto zero) { return x < zero ? zero : x; });
+}
+
+template <class T>
 Pixel<T> LoadPixel(const T* plane, int64_t i) {
   Pixel<T> p;
   std::memcpy(p.v, plane + i * kChannelBlock, sizeof p.v);

@@ -1,6 +1,7 @@
 // Conv and its gradients: oneDNN for f32 (dnnl_conv.h), plain loops for f64 and
 // for empty shapes.
 #include "devices/cpu/dnnl_conv.h"
+#include "devices/cpu/epilogue.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/numeric.h"
 #include "devices/cpu/via_float.h"
@@ -79,7 +80,7 @@ std::unique_ptr<Kernel> MakePlain(const Op& op, const ConvShape& s) {
   const int64_t count = op.out[0].count;
   switch (op.id) {
     case WEFT_OP_CONV:
-      return MakeKernel([s](const Args& a) {
+      return MakeKernel([s, count](const Args& a) {
         const T *x = a.Input<T>(0), *w = a.Input<T>(1);
         T* y = a.Output<T>(0);
         ForEachResult(s, [&](int64_t m, int64_t i) {
@@ -88,6 +89,7 @@ std::unique_ptr<Kernel> MakePlain(const Op& op, const ConvShape& s) {
         ForEachProduct(s, [&](int64_t image, int64_t weight, int64_t out) {
           y[out] += x[image] * w[weight];
         });
+        if (s.relu) ReluRows(y, 1, count, 0);
       });
     case WEFT_OP_CONV_GRAD_INPUT:
       return MakeKernel([s, count](const Args& a) {
@@ -140,6 +142,11 @@ bool ReadShape(const Op& op, ConvShape* s) {
       !ReadWindow(op, image, result, {weights.dims[2], weights.dims[3]}, false,
                   &s->window)) {
     return false;
+  }
+  if (forward) {
+    Epilogue epilogue;
+    if (!ReadEpilogue(op, &epilogue)) return false;
+    s->relu = epilogue.relu;
   }
   s->groups = op.Int("group", 1);
   s->in_per_group = weights.dims[1];

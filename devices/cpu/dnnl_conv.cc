@@ -1,6 +1,7 @@
 #include "devices/cpu/dnnl_op.h"  // before target.h
 //
 #include "devices/cpu/dnnl_conv.h"
+#include "devices/cpu/epilogue.h"
 #include "devices/cpu/parallel.h"
 
 WEFT_CPU_BEGIN
@@ -98,6 +99,7 @@ class DnnlConv final : public Kernel {
  public:
   DnnlConv(uint32_t op, const ConvShape& s, bool winograd)
       : bias_(s.bias),
+        relu_(s.relu),
         grad_weights_(op == WEFT_OP_CONV_GRAD_WEIGHTS),
         bias_count_(s.out_channels()) {
     OneThread one_thread;
@@ -265,6 +267,8 @@ class DnnlConv final : public Kernel {
     }
     part_.Run(operands,
               scratch + first_part_ + static_cast<uint64_t>(i) * part_bytes_);
+    if (!relu_) return;
+    ReluRows(reinterpret_cast<float*>(operands[n - 1]), 1, out_bytes_ / 4, 0);
   }
 
   // `first` is the first part's `count` numbers. Leaves the sum there.
@@ -285,6 +289,7 @@ class DnnlConv final : public Kernel {
   }
 
   bool bias_;
+  bool relu_;
   bool grad_weights_;
   int64_t bias_count_;
   int64_t parts_ = 1;

@@ -28,6 +28,7 @@ struct ConvShape {
   int64_t out_per_group = 0;
   // Forward: an operand. Gradient of the weights: a second result.
   bool bias = false;
+  bool relu = false;  // forward: of the result
   bool x_blocked = false;
   bool y_blocked = false;
 

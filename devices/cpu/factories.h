@@ -49,6 +49,7 @@ std::unique_ptr<Kernel> MakeSelfAttention(const Op& op);       // attention.cc
 std::unique_ptr<Kernel> MakeSelfAttentionGrad(const Op& op);   // attention.cc
 std::unique_ptr<Kernel> MakeCrossEntropy(const Op& op);        // loss.cc
 std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op);    // loss.cc
+std::unique_ptr<Kernel> MakeLossAndGrad(const Op& op);         // loss.cc
 std::unique_ptr<Kernel> MakeRandom(const Op& op);              // random.cc
 std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op);     // random.cc
 std::unique_ptr<Kernel> MakeDropoutGrad(const Op& op);         // random.cc

@@ -83,6 +83,7 @@ constexpr KernelEntry kTable[] = {
     {WEFT_OP_SELF_ATTENTION, MakeSelfAttention, false},
     {WEFT_OP_SELF_ATTENTION_GRAD, MakeSelfAttentionGrad, false},
     {WEFT_OP_DROPOUT_GRAD, MakeDropoutGrad, false},
+    {WEFT_OP_SOFTMAX_CROSS_ENTROPY_LOSS_AND_GRAD, MakeLossAndGrad, false},
     {WEFT_OP_RANDOM_UNIFORM, MakeRandom, false},
     {WEFT_OP_RANDOM_NORMAL, MakeRandom, false},
     {WEFT_OP_ASSIGN, MakeUpdate, false},

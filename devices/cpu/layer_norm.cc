@@ -33,12 +33,20 @@ bool CheckCount(const Op& op, const Tensor& t, int64_t count) {
 
 std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
   Rows s;
-  if (!op.Arity(2, 3, 1, 3) || !ReadRows(op, op.in[0], &s) ||
+  if (!op.Arity(2, 4, 1, 4) || !ReadRows(op, op.in[0], &s) ||
       !op.Check(op.out[0].SameDims(op.in[0]), "shapes differ")) {
     return nullptr;
   }
-  for (size_t i = 1; i < op.in.size(); ++i) CheckCount(op, op.in[i], s.size);
-  for (size_t i = 1; i < op.out.size(); ++i) CheckCount(op, op.out[i], s.rows);
+  for (size_t i = 1; i < std::min<size_t>(op.in.size(), 3); ++i) {
+    CheckCount(op, op.in[i], s.size);
+  }
+  for (size_t i = 1; i < std::min<size_t>(op.out.size(), 3); ++i) {
+    CheckCount(op, op.out[i], s.rows);
+  }
+  const bool has_residual = op.HasInput(3), has_sum = op.HasOutput(3);
+  op.Check((!has_residual || op.in[3].SameDims(op.in[0])) &&
+               (!has_sum || (has_residual && op.out[3].SameDims(op.in[0]))),
+           "a residual that does not fit");
   if (!op.ok()) return nullptr;
   const double epsilon = op.Float("epsilon", 1e-5);
   const bool has_bias = op.HasInput(2);
@@ -51,6 +59,13 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
       auto run = [&](int64_t r) {
         const T* x = a.Input<T>(0) + r * s.size;
         T* y = a.Output<T>(0) + r * s.size;
+        if (has_residual) {
+          // Where nobody wants the sum, it lies where the result will be.
+          T* sum = has_sum ? a.Output<T>(3) + r * s.size : y;
+          const T* more = a.Input<T>(3) + r * s.size;
+          for (int64_t i = 0; i < s.size; ++i) sum[i] = x[i] + more[i];
+          x = sum;
+        }
         const T mean =
             ReduceRow<SumOf, T>(s.size, [x](int64_t i) { return x[i]; }) /
             count;

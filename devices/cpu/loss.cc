@@ -59,30 +59,69 @@ bool CheckLabels(const LossShape& s, const L* labels, const T* weights,
   return true;
 }
 
+// What a sample is to be: 1 - s at its label, and s / C everywhere.
+template <class T>
+struct Target {
+  T hit, each;
+
+  explicit Target(const LossShape& s)
+      : hit(static_cast<T>(1 - s.smoothing)),
+        each(static_cast<T>(s.smoothing / static_cast<double>(s.classes))) {}
+};
+
+// -w l of one sample.
+template <class T>
+T WeightedGain(const LossShape& s, const Target<T>& target, const T* log_prob,
+               int64_t label, T weight) {
+  if (weight == 0) return T(0);
+  T gain = target.hit == 0 ? T(0) : target.hit * log_prob[label];
+  if (target.each != 0) {  // 0 * -inf is not 0
+    gain += target.each * ReduceRow<SumOf, T>(s.classes, [log_prob](int64_t c) {
+              return log_prob[c];
+            });
+  }
+  return weight * gain;
+}
+
+// `to` may be log_prob.
+template <class T>
+void GradOfRow(const LossShape& s, const Target<T>& target, const T* log_prob,
+               int64_t label, T weight, T dloss, T* to) {
+  if (weight == 0) {
+    std::fill(to, to + s.classes, T(0));
+    return;
+  }
+  const T factor = dloss * weight;
+  const T p = Exp(log_prob[label]);
+  for (int64_t c = 0; c < s.classes; ++c) {
+    to[c] = factor * (Exp(log_prob[c]) - target.each);
+  }
+  to[label] = factor * (p - (target.each + target.hit));
+}
+
+// f(i) for each sample.
+template <class F>
+void ForEachSample(const LossShape& s, F f) {
+  const int64_t block = RowBlock(s.samples, s.classes, kCostly);
+  ParallelBlocks(s.samples, block, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
 template <class T, class L>
 void RunLoss(const LossShape& s, const Args& a) {
   const L* labels = a.Input<L>(1);
   const T* weights = a.Input<T>(2);
   if (!CheckLabels(s, labels, weights, a.failure)) return;
   T* log_prob = a.Output<T>(1);
-  const int64_t block = RowBlock(s.samples, s.classes, kCostly);
-  ParallelBlocks(s.samples, block, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      LogSoftmaxRow(a.Input<T>(0) + i * s.classes, log_prob + i * s.classes,
-                    s.classes, 1);
-    }
+  ForEachSample(s, [&](int64_t i) {
+    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, log_prob + i * s.classes,
+                  s.classes, 1);
   });
-  const T hit = static_cast<T>(1 - s.smoothing);
-  const T each = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
+  const Target<T> target(s);
   const T sum = ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
-    if (weights[i] == 0) return T(0);
-    const T* row = log_prob + i * s.classes;
-    T loss = hit == 0 ? T(0) : hit * row[labels[i]];  // 0 * -inf is not 0
-    if (each != 0) {
-      loss += each * ReduceRow<SumOf, T>(s.classes,
-                                         [row](int64_t c) { return row[c]; });
-    }
-    return weights[i] * loss;
+    return WeightedGain(s, target, log_prob + i * s.classes,
+                        static_cast<int64_t>(labels[i]), weights[i]);
   });
   a.Output<T>(0)[0] = T(0) - sum;
 }
@@ -92,27 +131,34 @@ void RunGrad(const LossShape& s, const Args& a) {
   const L* labels = a.Input<L>(2);
   const T* weights = a.Input<T>(3);
   if (!CheckLabels(s, labels, weights, a.failure)) return;
-  const T dloss = a.Input<T>(0)[0];
-  const T hit = static_cast<T>(1 - s.smoothing);
-  const T each = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
-  auto run = [&](int64_t i) {
-    const T* row = a.Input<T>(1) + i * s.classes;
-    T* to = a.Output<T>(0) + i * s.classes;
-    if (weights[i] == 0) {
-      std::fill(to, to + s.classes, T(0));
-      return;
-    }
-    const T factor = dloss * weights[i];
-    const T p = Exp(row[labels[i]]);  // row and result may be one memory
-    for (int64_t c = 0; c < s.classes; ++c) {
-      to[c] = factor * (Exp(row[c]) - each);
-    }
-    to[labels[i]] = factor * (p - (each + hit));
-  };
-  const int64_t block = RowBlock(s.samples, s.classes, kCostly);
-  ParallelBlocks(s.samples, block, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) run(i);
+  const Target<T> target(s);
+  ForEachSample(s, [&](int64_t i) {
+    GradOfRow(s, target, a.Input<T>(1) + i * s.classes,
+              static_cast<int64_t>(labels[i]), weights[i], a.Input<T>(0)[0],
+              a.Output<T>(0) + i * s.classes);
   });
+}
+
+// Both, while a row lies in the cache: its log probabilities go where its
+// gradient will be. The gains of the samples are kept in the workspace and
+// added as RunLoss does.
+template <class T, class L>
+void RunLossAndGrad(const LossShape& s, const Args& a) {
+  const L* labels = a.Input<L>(1);
+  const T* weights = a.Input<T>(2);
+  if (!CheckLabels(s, labels, weights, a.failure)) return;
+  T* gains = static_cast<T*>(a.workspace);
+  const Target<T> target(s);
+  ForEachSample(s, [&](int64_t i) {
+    const int64_t label = static_cast<int64_t>(labels[i]);
+    T* row = a.Output<T>(1) + i * s.classes;
+    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, row, s.classes, 1);
+    gains[i] = WeightedGain(s, target, row, label, weights[i]);
+    GradOfRow(s, target, row, label, weights[i], a.Input<T>(3)[0], row);
+  });
+  a.Output<T>(0)[0] = T(0) - ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
+                        return gains[i];
+                      });
 }
 
 std::unique_ptr<Kernel> LossFloat(const Op& op) {
@@ -152,6 +198,27 @@ std::unique_ptr<Kernel> GradFloat(const Op& op) {
   });
 }
 
+std::unique_ptr<Kernel> LossAndGradFloat(const Op& op) {
+  LossShape s;
+  if (!op.Arity(4, 2) || !ReadShape(op, op.in[0], op.in[1], op.in[2], &s) ||
+      !op.Check(op.in[3].count == 1 && op.out[0].count == 1 &&
+                    op.out[1].SameDims(op.in[0]) &&
+                    op.in[3].dtype == op.in[0].dtype &&
+                    op.out[0].dtype == op.in[0].dtype &&
+                    op.out[1].dtype == op.in[0].dtype,
+                "operands that do not fit")) {
+    return nullptr;
+  }
+  return WithF32F64(op.in[0].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Storage;
+    return WithLabel(op.in[1].dtype, [&](auto l) -> std::unique_ptr<Kernel> {
+      using L = typename decltype(l)::Storage;
+      return MakeKernel([s](const Args& a) { RunLossAndGrad<T, L>(s, a); }, 0,
+                        static_cast<uint64_t>(s.samples) * sizeof(T));
+    });
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> MakeCrossEntropy(const Op& op) {
@@ -159,6 +226,9 @@ std::unique_ptr<Kernel> MakeCrossEntropy(const Op& op) {
 }
 std::unique_ptr<Kernel> MakeCrossEntropyGrad(const Op& op) {
   return ViaFloat(op, GradFloat);
+}
+std::unique_ptr<Kernel> MakeLossAndGrad(const Op& op) {
+  return ViaFloat(op, LossAndGradFloat);
 }
 
 WEFT_CPU_END

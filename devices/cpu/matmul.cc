@@ -4,6 +4,7 @@
 #include "devices/cpu/dnnl_op.h"  // before target.h
 //
 #include "devices/cpu/bf16.h"
+#include "devices/cpu/epilogue.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
@@ -21,6 +22,7 @@ struct Product3 {
   int64_t b_row = 0, b_column = 0;
   double alpha = 1;
   bool accumulate = false;
+  bool relu = false;    // of what has been stored
   LoopPlan<3> batches;  // y, a, b
 };
 
@@ -104,6 +106,8 @@ class PlainProduct final : public Kernel {
         const int64_t block = RowBlock(p_.m, p_.n * p_.k, kPlain);
         ParallelBlocks(p_.m, block, [&](int64_t begin, int64_t end) {
           MultiplyRows(p_, left, right, to, begin, end);
+          if (!p_.relu) return;
+          ReluRows(to + begin * p_.n, end - begin, p_.n, p_.n);
         });
       }
     });
@@ -294,23 +298,33 @@ class DnnlProduct final : public Kernel {
     const int64_t blocks = static_cast<int64_t>(blocks_.size());
     ParallelBlocks(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const Block& block = blocks_[static_cast<size_t>(i)];
-        if (block.op == nullptr) {
-          Sgemm(block, a + block.a * size_, b + block.b * size_,
-                y + block.y * size_);
-          continue;
-        }
-        void* operands[4];
-        int n = 0;
-        operands[n++] = const_cast<char*>(a + block.a * size_);
-        operands[n++] = const_cast<char*>(b + block.b * size_);
-        if (bias != nullptr) {
-          operands[n++] = const_cast<char*>(bias + block.column * size_);
-        }
-        operands[n++] = y + block.y * size_;
-        block.op->Run(operands, static_cast<char*>(scratch) + block.workspace);
+        MultiplyBlock(blocks_[static_cast<size_t>(i)], a, b, bias, y, scratch);
       }
     });
+  }
+
+  void MultiplyBlock(const Block& block, const char* a, const char* b,
+                     const char* bias, char* y, void* scratch) const {
+    y += block.y * size_;
+    if (block.op == nullptr) {
+      Sgemm(block, a + block.a * size_, b + block.b * size_, y);
+    } else {
+      void* operands[4];
+      int n = 0;
+      operands[n++] = const_cast<char*>(a + block.a * size_);
+      operands[n++] = const_cast<char*>(b + block.b * size_);
+      if (bias != nullptr) {
+        operands[n++] = const_cast<char*>(bias + block.column * size_);
+      }
+      operands[n++] = y;
+      block.op->Run(operands, static_cast<char*>(scratch) + block.workspace);
+    }
+    if (!p_.relu) return;
+    if (type_ == Type::f32) {
+      ReluRows(reinterpret_cast<float*>(y), block.rows, block.columns, p_.n);
+    } else {
+      ReluRows(reinterpret_cast<Bfloat*>(y), block.rows, block.columns, p_.n);
+    }
   }
 
   // (dnnl_sgemm takes row-major matrices and has memory of its own to pack
@@ -438,6 +452,9 @@ std::unique_ptr<Kernel> MakeGemmFloat(const Op& op) {
   p.b_row = tb != 0 ? 1 : p.n;
   p.b_column = tb != 0 ? p.k : 1;
   p.alpha = op.Float("alpha", 1.0);
+  Epilogue epilogue;
+  if (!ReadEpilogue(op, &epilogue)) return nullptr;
+  p.relu = epilogue.relu;
   const int64_t one[1] = {1};
   const int64_t strides[3][WEFT_MAX_RANK] = {};
   p.batches = LoopPlan<3>(1, one, strides);

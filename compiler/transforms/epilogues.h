@@ -1,0 +1,36 @@
+// Pass "epilogues": what follows an op's result goes into the op, where that
+// leaves one pass over memory instead of two:
+//
+//   Relu(Gemm | Conv | BatchNormTraining)      -> the same {activation =
+//   "relu"} Relu(Add(BatchNormTraining, r))            -> the same, with
+//   residual r LayerNormalization(Add(x, r))              ->
+//   LayerNormalization(x, ..., r),
+//                                                 which gives the sum as well
+//   SoftmaxCrossEntropyLossGrad(Loss(...))     -> one op for both
+//
+// Only where nobody else reads what would no longer be there, where the two
+// have one place and rate, and where the device runs the result as one kernel.
+// The bits stay the same.
+//
+// Gradients were taken before: that of Relu reads its result, so none of these
+// keeps another value alive.
+//
+// Threading: thread-compatible.
+#ifndef WEFT_COMPILER_TRANSFORMS_EPILOGUES_H_
+#define WEFT_COMPILER_TRANSFORMS_EPILOGUES_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "compiler/pass/pass.h"
+
+namespace weft {
+
+// True where something was changed.
+absl::StatusOr<bool> FuseEpilogues(Graph* graph, const PassSettings& settings);
+
+std::unique_ptr<Pass> CreateEpiloguesPass();
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_TRANSFORMS_EPILOGUES_H_

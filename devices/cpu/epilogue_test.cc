@@ -1,0 +1,172 @@
+// Ops with an epilogue: the bits of the ops that they stand for, and close to
+// the reference.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/ops/image_layout.h"
+#include "devices/cpu/kernel_harness.h"
+#include "gtest/gtest.h"
+
+namespace weft::cpu {
+namespace {
+
+std::vector<Literal> Run(const OpCase& c) {
+  absl::StatusOr<std::vector<Literal>> out = RunOnCpu(c, {});
+  EXPECT_TRUE(out.ok()) << c.ToString() << ": " << out.status();
+  return out.ok() ? *out : std::vector<Literal>(4);
+}
+
+void ExpectSameBits(const Literal& got, const Literal& want,
+                    const std::string& what) {
+  EXPECT_EQ(got.type(), want.type()) << what;
+  EXPECT_TRUE(got.bytes() == want.bytes()) << what;
+}
+
+OpCase WithRelu(OpCase c) {
+  c.attrs.Set("activation", "relu");
+  return c;
+}
+
+// `plain` and a Relu, against both in one.
+void ExpectReluInside(const OpCase& plain) {
+  const OpCase both = WithRelu(plain);
+  ExpectMatchesReference(both, Numerics::kAccumulated);
+  std::vector<Literal> want = Run(plain);
+  want[0] = Run({"Relu", {}, {want[0]}})[0];
+  const std::vector<Literal> got = Run(both);
+  for (size_t i = 0; i < got.size(); ++i) {
+    ExpectSameBits(got[i], want[i], both.ToString());
+  }
+}
+
+TEST(Epilogue, Products) {
+  Values values(1);
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    for (const Shape& c : {Shape({14}), Shape({9, 14}), Shape({9, 1})}) {
+      ExpectReluInside({"Gemm",
+                        {},
+                        {values.Uniform(dtype, {9, 20}, -1, 1),
+                         values.Uniform(dtype, {20, 14}, -1, 1),
+                         values.Uniform(dtype, c, -1, 1)}});
+    }
+  }
+  // Blocks of dnnl_sgemm, and of primitives that add a bias.
+  const Literal a = values.Uniform(DType::kF32, {200, 150}, -1, 1);
+  const Literal b = values.Uniform(DType::kF32, {150, 260}, -1, 1);
+  ExpectReluInside({"Gemm", {}, {a, b}});
+  ExpectReluInside(
+      {"Gemm", {}, {a, b, values.Uniform(DType::kF32, {260}, -1, 1)}});
+}
+
+TEST(Epilogue, ProductsKeepNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (int64_t columns : {1, 200}) {
+    std::vector<float> a(200, nan), b(static_cast<size_t>(200 * columns), 1);
+    const std::vector<Literal> out =
+        Run(WithRelu({"Gemm",
+                      {},
+                      {Literal::Of<float>({1, 200}, a),
+                       Literal::Of<float>({200, columns}, b)}}));
+    for (double y : out[0].ToDoubles()) EXPECT_TRUE(std::isnan(y));
+  }
+}
+
+TEST(Epilogue, Convolutions) {
+  Values values(2);
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const Literal x = values.Uniform(dtype, {3, 5, 8, 7}, -1, 1);
+    const Literal w = values.Uniform(dtype, {6, 5, 3, 3}, -1, 1);
+    ExpectReluInside(
+        {"Conv", {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}, {x, w}});
+    ExpectReluInside({"Conv", {}, {x, w, values.Uniform(dtype, {6}, -1, 1)}});
+  }
+}
+
+// Batch normalisation of planes and of blocks, with each epilogue.
+TEST(Epilogue, BatchNormalization) {
+  Values values(3);
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    for (bool blocked : {false, true}) {
+      const Shape image = {3, 32, 5, 6};
+      const Shape stored = blocked ? ToBlocks(image) : image;
+      OpCase plain = {"weft.BatchNormTraining",
+                      {{"epsilon", 1e-3}},
+                      {values.Uniform(dtype, stored, -1, 3),
+                       values.Uniform(dtype, {32}, 0.5, 1.5),
+                       values.Uniform(dtype, {32}, -0.5, 0.5)}};
+      if (blocked) plain.attrs.Set("layout", kNchw16c);
+      ExpectReluInside(plain);
+
+      OpCase with_residual = plain;
+      const Literal residual = values.Special(dtype, stored);
+      with_residual.inputs.push_back(residual);
+      std::vector<Literal> want = Run(plain);
+      want[0] = Run({"Add", {}, {want[0], residual}})[0];
+      const std::vector<Literal> got = Run(with_residual);
+      for (size_t i = 0; i < got.size(); ++i) {
+        ExpectSameBits(got[i], want[i], with_residual.ToString());
+      }
+      ExpectReluInside(with_residual);
+    }
+  }
+}
+
+TEST(Epilogue, LayerNormalizationOfASum) {
+  Values values(4);
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const Literal x = values.Uniform(dtype, {6, 70}, -1, 3);
+    const Literal more = values.Uniform(dtype, {6, 70}, -1, 1);
+    const Literal scale = values.Uniform(dtype, {70}, 0.5, 1.5);
+    const Literal bias = values.Uniform(dtype, {70}, -1, 1);
+    for (bool with_bias : {false, true}) {
+      const Literal maybe = with_bias ? bias : Literal();
+      OpCase of_sum = {"LayerNormalization", {}, {x, scale, maybe, more}, 4};
+      ExpectMatchesReference(of_sum, Numerics::kAccumulated);
+      if (dtype == DType::kBF16) continue;  // rounds the sum, apart from this
+      const Literal sum = Run({"Add", {}, {x, more}})[0];
+      OpCase plain = {"LayerNormalization", {}, {sum, scale}};
+      if (with_bias) plain.inputs.push_back(bias);
+      std::vector<Literal> want = Run(plain);
+      want.push_back(sum);
+      const std::vector<Literal> got = Run(of_sum);
+      of_sum.num_outputs = 3;
+      const std::vector<Literal> without_sum = Run(of_sum);
+      for (size_t i = 0; i < 4; ++i) {
+        ExpectSameBits(got[i], want[i], of_sum.ToString());
+        if (i == 3) continue;
+        ExpectSameBits(without_sum[i], want[i], "without the sum");
+      }
+    }
+  }
+}
+
+TEST(Epilogue, LossWithItsGradient) {
+  Values values(5);
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    for (double smoothing : {0.0, 0.1, 1.0}) {
+      const AttrMap attrs = {{"label_smoothing", smoothing}};
+      const Literal scores = values.Uniform(dtype, {300, 70}, -3, 3);
+      const Literal labels = values.Uniform(DType::kI32, {300}, 0, 70);
+      const Literal weights = Literal::FromDoubles(
+          {dtype, {300}}, values.Uniform(DType::kI32, {300}, 0, 3).ToDoubles());
+      const Literal dloss = values.Uniform(dtype, {}, 0.5, 2);
+      const OpCase both = {"weft.SoftmaxCrossEntropyLossAndGrad",
+                           attrs,
+                           {scores, labels, weights, dloss}};
+      ExpectMatchesReference(both, Numerics::kAccumulated);
+      const std::vector<Literal> loss = Run(
+          {"weft.SoftmaxCrossEntropyLoss", attrs, {scores, labels, weights}});
+      const Literal grad = Run({"weft.SoftmaxCrossEntropyLossGrad",
+                                attrs,
+                                {dloss, loss[1], labels, weights}})[0];
+      const std::vector<Literal> got = Run(both);
+      ExpectSameBits(got[0], loss[0], "loss");
+      ExpectSameBits(got[1], grad, "gradient");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu
