@@ -135,8 +135,11 @@ constexpr int64_t kMaxBlocks = 64;
 constexpr int64_t kMinExtent = 64;
 constexpr int64_t kLargeMinExtent = 192;
 constexpr double kLargeFlops = 2e8;
-// From here on dnnl_sgemm is faster than the primitive; it has no bias.
+// From here on dnnl_sgemm is faster than the primitive, by up to 1.1x; it has
+// no bias. With a transposed right operand and a long inner dimension it is
+// slower, by as much.
 constexpr double kSgemmFlops = 1e6;
+constexpr int64_t kSgemmTransposedInner = 256;
 
 // How the result is cut into blocks, by shapes alone. The inner dimension is
 // never cut.
@@ -187,6 +190,7 @@ class DnnlProduct final : public Kernel {
     if (whole_run_) (step[2] == 0 ? rows : lead) *= run;
     const Grid grid(lead, rows, p_.n, p_.k);
     sgemm_ = type_ == Type::f32 && lead == 1 && !bias_ &&
+             (p_.b_column == 1 || p_.k <= kSgemmTransposedInner) &&
              2.0 * static_cast<double>(rows) * static_cast<double>(p_.n) *
                      static_cast<double>(p_.k) >=
                  kSgemmFlops;
