@@ -123,4 +123,8 @@ std::vector<Device*> JobDevices::pointers() const {
   return out;
 }
 
+std::string JobDevices::Describe() const {
+  return absl::StrCat(compute(), " (", devices_.back()->info().name, ")");
+}
+
 }  // namespace weft

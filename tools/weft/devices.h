@@ -54,6 +54,8 @@ class JobDevices {
   std::vector<Device*> pointers() const;
   // Name of the device that computes.
   const std::string& compute() const { return plan_.back().name(); }
+  // The same with what it says of itself: "cpu:0 (host processor, avx2)".
+  std::string Describe() const;
 
  private:
   absl::Status Add(const DeviceName& name, const LoadOptions& load);

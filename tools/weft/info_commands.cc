@@ -79,8 +79,13 @@ absl::Status Report(absl::string_view what, const absl::Status& status,
   return status;
 }
 
-absl::Status CheckDevice(const std::string& name) {
-  return JobDevices::Open(name, PluginLoadOptions()).status();
+// Opens it; what it says of itself is added to `detail`.
+absl::Status CheckDevice(const std::string& name, std::string* detail) {
+  absl::StatusOr<JobDevices> devices =
+      JobDevices::Open(name, PluginLoadOptions());
+  if (!devices.ok()) return devices.status();
+  absl::StrAppend(detail, "  ", devices->Describe());
+  return absl::OkStatus();
 }
 
 absl::Status CheckRunsDir(const std::string& dir) {
@@ -95,8 +100,9 @@ absl::Status CheckRunsDir(const std::string& dir) {
 }
 
 absl::Status Doctor(const CommandContext& context) {
-  std::printf("weft %s, %u cores\n", std::string(kVersion).c_str(),
-              runtime::AvailableCores(RealOs()));
+  const uint32_t cores = runtime::AvailableCores(RealOs());
+  std::printf("weft %s, %u core%s\n", std::string(kVersion).c_str(), cores,
+              cores == 1 ? "" : "s");
   absl::Status first;
   auto keep = [&first](const absl::Status& s) {
     if (first.ok()) first = s;
@@ -105,8 +111,10 @@ absl::Status Doctor(const CommandContext& context) {
     if (c.is_directory()) {
       keep(Report("plugin folder", c.verdict, c.path));
     } else if (c.hidden_by.empty()) {
-      keep(Report(absl::StrCat("device ", c.name),
-                  c.usable() ? CheckDevice(c.name) : c.verdict, c.path));
+      std::string detail = c.path;
+      const absl::Status verdict =
+          c.usable() ? CheckDevice(c.name, &detail) : c.verdict;
+      keep(Report(absl::StrCat("device ", c.name), verdict, detail));
     }
   }
   std::string runs =

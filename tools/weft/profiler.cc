@@ -99,7 +99,8 @@ absl::StatusOr<runtime::ProfileReport> Profile(const TrainOptions& options,
                "weft: %llu steps after %llu others, device %s, threads %u\n",
                static_cast<unsigned long long>(window.steps),
                static_cast<unsigned long long>(window.warm_up),
-               prepared->devices.compute().c_str(), prepared->threads->count());
+               prepared->devices.Describe().c_str(),
+               prepared->threads->count());
   // The metrics are computed as in training, and go nowhere.
   ScalarSinks sinks(
       TrainingMetrics(job),

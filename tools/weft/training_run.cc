@@ -161,7 +161,7 @@ void TrainingRun::Describe() {
   }
   Talk(absl::StrCat(
       "version ", kVersion, ", seed ", job_.seed(), ", device ",
-      p.devices.compute(), ", threads ", p.threads->count(),
+      p.devices.Describe(), ", threads ", p.threads->count(),
       p.threads->bound() ? " bound to cores" : "", ", plan ",
       absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
   Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
