@@ -10,12 +10,6 @@
 #include "core/base/suggest.h"
 
 namespace weft::models {
-namespace {
-
-constexpr int64_t kMaxSize = 1 << 24;
-
-}  // namespace
-
 std::string ArgReader::Text(const std::string& key, std::string fallback) {
   known_.push_back(key);
   auto it = args_.find(key);
@@ -28,8 +22,11 @@ std::vector<int64_t> ArgReader::Sizes(const std::string& key,
   std::vector<int64_t> out;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     int64_t size = 0;
-    if (!absl::SimpleAtoi(part, &size) || size < 1 || size > kMaxSize) {
-      Fail(key, text, "sizes such as 512,512");
+    if (!absl::SimpleAtoi(part, &size) || size < 1 || size > kMaxSize ||
+        out.size() == kMaxLayers) {
+      Fail(key, text,
+           absl::StrCat("sizes such as 512,512, up to ", kMaxLayers,
+                        " of 1 to ", kMaxSize));
       return {1};
     }
     out.push_back(size);
@@ -38,13 +35,13 @@ std::vector<int64_t> ArgReader::Sizes(const std::string& key,
 }
 
 int64_t ArgReader::Count(const std::string& key, int64_t fallback,
-                         int64_t least) {
+                         int64_t least, int64_t most) {
   std::string text = Text(key, absl::StrCat(fallback));
   int64_t count = 0;
-  if (absl::SimpleAtoi(text, &count) && count >= least && count <= kMaxSize) {
+  if (absl::SimpleAtoi(text, &count) && count >= least && count <= most) {
     return count;
   }
-  Fail(key, text, absl::StrCat("a count of at least ", least));
+  Fail(key, text, absl::StrCat("a count of ", least, " to ", most));
   return least;
 }
 

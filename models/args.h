@@ -23,6 +23,10 @@
 
 namespace weft::models {
 
+inline constexpr int64_t kMaxSize = 1 << 24;
+// Layers of a kind: beyond, a plan takes minutes and gigabytes to make.
+inline constexpr int64_t kMaxLayers = 256;
+
 class ArgReader {
  public:
   ArgReader(absl::string_view model, const ModelArgs& args)
@@ -30,8 +34,9 @@ class ArgReader {
 
   // One or more sizes of at least 1: "512,512".
   std::vector<int64_t> Sizes(const std::string& key, std::string fallback);
-  // One number in [least, 2^24].
-  int64_t Count(const std::string& key, int64_t fallback, int64_t least = 1);
+  // One number in [least, most].
+  int64_t Count(const std::string& key, int64_t fallback, int64_t least = 1,
+                int64_t most = kMaxSize);
   // The number of classes: the data's, unless the job says another.
   int64_t Classes(const ModelInput& input);
   // In [0, 1); 0 where it is not given.

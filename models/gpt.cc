@@ -33,7 +33,7 @@ absl::StatusOr<Config> ReadConfig(const ModelArgs& args,
   Config c;
   c.batch = input.batch;
   c.tokens = input.context;
-  c.layers = reader.Count("layers", 4);
+  c.layers = reader.Count("layers", 4, 1, kMaxLayers);
   c.width = reader.Count("width", 128);
   c.heads = reader.Count("heads", 4);
   c.context = reader.Count("context", input.context > 0 ? input.context : 1);

@@ -17,10 +17,19 @@ plugins=$prefix/lib/weft/plugins
 # Plugins are refused where others could replace them.
 umask 022
 mkdir -p "$prefix/bin" "$plugins"
-install -m 0755 tools/weft/weft "$prefix/bin/weft"
+
+# place MODE FILE TARGET: what was there stays until the new file is whole.
+place() {
+  local whole=$3.new.$$
+  trap 'rm -f "$whole"' EXIT
+  install -m "$1" "$2" "$whole"
+  mv -T "$whole" "$3"
+}
+place 0755 tools/weft/weft "$prefix/bin/weft"
 for device in cpu sim; do
-  install -m 0755 "devices/$device/libweft_$device.so" "$plugins"
-  install -m 0644 "devices/$device/$device.weftplugin.txtpb" "$plugins"
+  so=libweft_$device.so manifest=$device.weftplugin.txtpb
+  place 0755 "devices/$device/$so" "$plugins/$so"
+  place 0644 "devices/$device/$manifest" "$plugins/$manifest"
 done
 echo "installed $prefix/bin/weft, which finds these plugins:"
 "$prefix/bin/weft" plugin list

@@ -15,28 +15,14 @@
 #include "core/base/sha256.h"
 #include "core/base/status_macros.h"
 #include "google/protobuf/text_format.h"
+#include "runtime/checkpoint/read_checkpoint.h"
 
 namespace weft::checkpoint {
 namespace {
 
-constexpr uint64_t kMaxTensorFile = uint64_t{1} << 40;
-constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
 constexpr int kTries = 5;
-constexpr absl::string_view kModelFile = "model.safetensors";
-constexpr absl::string_view kOptimizerFile = "optim.safetensors";
-constexpr absl::string_view kIndexFile = "index.txtpb";
-constexpr absl::string_view kStateFile = "train_state.txtpb";
-constexpr absl::string_view kChecksumFile = "CHECKSUMS";
 constexpr absl::string_view kLatestFile = "latest";
 constexpr absl::string_view kOldPrefix = ".old-";
-
-std::string StepName(uint64_t step) {
-  return absl::StrFormat("step_%08d", step);
-}
-
-bool ParseStepName(absl::string_view name, uint64_t* step) {
-  return absl::ConsumePrefix(&name, "step_") && absl::SimpleAtoi(name, step);
-}
 
 // One file of a save: written, synced, checksummed.
 class FileSaver {
@@ -215,121 +201,6 @@ void DeleteOld(Os& os, const std::string& root, const std::string& just_saved,
   }
 }
 
-absl::StatusOr<std::string> ReadOrCorrupt(Os& os, const std::string& directory,
-                                          absl::string_view name,
-                                          uint64_t max_bytes) {
-  absl::StatusOr<std::string> bytes =
-      os.ReadFile(JoinPath(directory, name), max_bytes);
-  if (absl::IsPermissionDenied(bytes.status())) {
-    return MakeError(ErrorCode::kDataMissing, bytes.status().message());
-  }
-  if (!bytes.ok()) {
-    return MakeError(ErrorCode::kCheckpointCorrupt, bytes.status().message());
-  }
-  return bytes;
-}
-
-// File name -> expected digest.
-absl::StatusOr<std::map<std::string, std::string>> ReadChecksums(
-    Os& os, const std::string& directory) {
-  WEFT_ASSIGN_OR_RETURN(
-      std::string text,
-      ReadOrCorrupt(os, directory, kChecksumFile, kMaxTextFile));
-  std::map<std::string, std::string> out;
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    std::pair<std::string, std::string> row =
-        absl::StrSplit(line, absl::MaxSplits("  ", 1));
-    if (row.first.size() != 64 || row.second.empty() ||
-        absl::StrContains(row.second, '/')) {
-      return MakeError(ErrorCode::kCheckpointCorrupt,
-                       absl::StrCat("'", directory, "/", kChecksumFile,
-                                    "': bad line '", line, "'"));
-    }
-    out[row.second] = row.first;
-  }
-  for (absl::string_view name :
-       {kModelFile, kOptimizerFile, kIndexFile, kStateFile}) {
-    if (out.count(std::string(name)) == 0) {
-      return MakeError(ErrorCode::kCheckpointCorrupt,
-                       absl::StrCat("'", directory, "/", kChecksumFile,
-                                    "' does not list ", name));
-    }
-  }
-  return out;
-}
-
-absl::StatusOr<std::string> ReadChecked(
-    Os& os, const std::string& directory, absl::string_view name,
-    uint64_t max_bytes, const std::map<std::string, std::string>& checksums) {
-  WEFT_ASSIGN_OR_RETURN(std::string bytes,
-                        ReadOrCorrupt(os, directory, name, max_bytes));
-  std::string digest = Sha256Hex(bytes);
-  const std::string& expected = checksums.at(std::string(name));
-  if (digest != expected) {
-    return MakeError(ErrorCode::kCheckpointCorrupt,
-                     absl::StrCat("'", directory, "/", name, "' has SHA-256 ",
-                                  digest, ", its CHECKSUMS say ", expected));
-  }
-  return bytes;
-}
-
-absl::Status ParseText(const std::string& directory, absl::string_view name,
-                       const std::string& text,
-                       google::protobuf::Message* message) {
-  if (!google::protobuf::TextFormat::ParseFromString(text, message)) {
-    return MakeError(
-        ErrorCode::kCheckpointCorrupt,
-        absl::StrCat("'", directory, "/", name, "' cannot be parsed"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckIndex(const Loaded& loaded) {
-  std::map<std::string, const NamedTensor*> by_name;
-  for (const NamedTensor& t : loaded.tensors) by_name[t.name] = &t;
-  bool same = static_cast<int>(by_name.size()) == loaded.index.tensors_size() &&
-              by_name.size() == loaded.tensors.size();
-  for (const Tensor& row : loaded.index.tensors()) {
-    auto it = by_name.find(row.name());
-    same = same && it != by_name.end() &&
-           DTypeName(it->second->type.dtype) == row.dtype() &&
-           std::equal(row.dims().begin(), row.dims().end(),
-                      it->second->type.shape.dims().begin(),
-                      it->second->type.shape.dims().end());
-    if (!same) {
-      return MakeError(ErrorCode::kCheckpointCorrupt,
-                       absl::StrCat("'", loaded.directory, "/", kIndexFile,
-                                    "' disagrees with the tensor files at '",
-                                    row.name(), "'"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Loaded> LoadDirectory(Os& os, const std::string& directory) {
-  Loaded loaded;
-  loaded.directory = directory;
-  WEFT_ASSIGN_OR_RETURN(auto checksums, ReadChecksums(os, directory));
-  WEFT_ASSIGN_OR_RETURN(std::string text, ReadChecked(os, directory, kStateFile,
-                                                      kMaxTextFile, checksums));
-  WEFT_RETURN_IF_ERROR(ParseText(directory, kStateFile, text, &loaded.state));
-  WEFT_ASSIGN_OR_RETURN(
-      text, ReadChecked(os, directory, kIndexFile, kMaxTextFile, checksums));
-  WEFT_RETURN_IF_ERROR(ParseText(directory, kIndexFile, text, &loaded.index));
-  for (absl::string_view name : {kModelFile, kOptimizerFile}) {
-    WEFT_ASSIGN_OR_RETURN(
-        std::string bytes,
-        ReadChecked(os, directory, name, kMaxTensorFile, checksums));
-    loaded.files.push_back(std::make_unique<std::string>(std::move(bytes)));
-    WEFT_ASSIGN_OR_RETURN(
-        SafetensorsFile file,
-        ParseSafetensors(JoinPath(directory, name), *loaded.files.back()));
-    for (NamedTensor& t : file.tensors) loaded.tensors.push_back(std::move(t));
-  }
-  WEFT_RETURN_IF_ERROR(CheckIndex(loaded));
-  return loaded;
-}
-
 absl::Status NoCheckpoint(const std::string& path) {
   return MakeError(ErrorCode::kCheckpointMissing,
                    absl::StrCat("no checkpoint in '", path, "'"));
@@ -398,11 +269,11 @@ absl::StatusOr<std::string> Save(Os& os, const std::string& run_dir,
 
 absl::StatusOr<Loaded> Load(Os& os, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(std::string root, FindRoot(os, path));
-  if (root.empty()) return LoadDirectory(os, path);
+  if (root.empty()) return ReadCheckpoint(os, path);
   // A run that goes on may delete the one that was chosen.
   for (int tries = 1;; ++tries) {
     WEFT_ASSIGN_OR_RETURN(std::string newest, Newest(os, root));
-    absl::StatusOr<Loaded> loaded = LoadDirectory(os, newest);
+    absl::StatusOr<Loaded> loaded = ReadCheckpoint(os, newest);
     if (loaded.ok() || os.Exists(newest) || tries == kTries) return loaded;
   }
 }
@@ -418,7 +289,7 @@ void Recover(Os& os, const std::string& run_dir) {
     uint64_t number;
     if (absl::ConsumePrefix(&step, kOldPrefix) &&
         ParseStepName(step, &number) && !os.Exists(JoinPath(root, step)) &&
-        LoadDirectory(os, path).ok() &&
+        ReadCheckpoint(os, path).ok() &&
         os.Rename(path, JoinPath(root, step)).ok()) {
       continue;
     }
@@ -441,11 +312,11 @@ absl::StatusOr<std::vector<Info>> List(Os& os, const std::string& path) {
   for (const std::string& directory : directories) {
     Info info;
     info.directory = directory;
-    absl::StatusOr<Loaded> loaded = LoadDirectory(os, directory);
+    absl::StatusOr<Loaded> loaded = ReadCheckpoint(os, directory);
     // A run that goes on may have deleted it, or written it anew, meanwhile.
     if (!loaded.ok() && !root.empty()) {
       if (!os.Exists(directory)) continue;
-      loaded = LoadDirectory(os, directory);
+      loaded = ReadCheckpoint(os, directory);
       if (!loaded.ok() && !os.Exists(directory)) continue;
     }
     info.verdict = loaded.status();

@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_replace.h"
 #include "core/base/error.h"
+#include "core/base/sha256.h"
 #include "core/testing/faulty_os.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -32,6 +34,8 @@ class CheckpointTest : public ::testing::Test {
     TrainState state;
     state.set_step(step);
     state.set_seed(7);
+    state.set_batch_size(8);
+    state.set_world_size(1);
     return state;
   }
 
@@ -275,6 +279,49 @@ TEST_F(CheckpointTest, DamageIsNoticedInEveryFile) {
     ASSERT_TRUE(WriteFileAtomically(RealOs(), path, bytes).ok());
     EXPECT_TRUE(Load(RealOs(), run_).ok());
   }
+}
+
+// Files whose checksums hold, and which say what cannot be.
+TEST_F(CheckpointTest, WhatDisagreesIsNoticedThoughChecksumsHold) {
+  std::string directory = SaveAt(3).value();
+  struct Edit {
+    const char* file;
+    const char* from;  // null: the whole text
+    const char* to;
+    ErrorCode code;
+    const char* says;
+  };
+  constexpr ErrorCode kCorrupt = ErrorCode::kCheckpointCorrupt;
+  for (const Edit& e : std::vector<Edit>{
+           {"train_state.txtpb", "step: 3", "step: 4", kCorrupt, "of step 4"},
+           {"train_state.txtpb", nullptr, "", kCorrupt, "lacks its world_size"},
+           {"train_state.txtpb", "world_size: 1", "world_size: 2",
+            ErrorCode::kCheckpointForeign, "2 ranks"},
+           {"index.txtpb", nullptr, "", kCorrupt, "lists 0 tensors"},
+           {"index.txtpb", "model.safetensors", "optim.safetensors", kCorrupt,
+            "at 'fc/weight'"}}) {
+    SCOPED_TRACE(e.says);
+    auto read = [&](const std::string& name) {
+      return RealOs().ReadFile(JoinPath(directory, name), 1 << 20).value();
+    };
+    auto write = [&](const std::string& name, const std::string& text) {
+      ASSERT_TRUE(
+          WriteFileAtomically(RealOs(), JoinPath(directory, name), text).ok());
+    };
+    const std::string text = read(e.file), checksums = read("CHECKSUMS");
+    const std::string edited =
+        e.from == nullptr ? e.to : absl::StrReplaceAll(text, {{e.from, e.to}});
+    ASSERT_NE(edited, text);
+    write(e.file, edited);
+    write("CHECKSUMS", absl::StrReplaceAll(
+                           checksums, {{Sha256Hex(text), Sha256Hex(edited)}}));
+    absl::Status status = Load(RealOs(), directory).status();
+    EXPECT_TRUE(IsError(status, e.code)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(e.says));
+    write(e.file, text);
+    write("CHECKSUMS", checksums);
+  }
+  EXPECT_TRUE(Load(RealOs(), directory).ok());
 }
 
 TEST_F(CheckpointTest, ForeignCheckpointsAreNamed) {

@@ -67,14 +67,31 @@ absl::StatusOr<std::string> EvalText(Os& os, const TextOptions& options,
   return end;
 }
 
+// The folder's files, or the file itself.
+absl::StatusOr<std::vector<std::string>> FilesOf(Os& os,
+                                                 const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return FilesIn(os, path);
+  return std::vector<std::string>{path};
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> ReadText(Os& os, const std::string& path) {
-  std::vector<std::string> files = {path};
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
-    WEFT_ASSIGN_OR_RETURN(files, FilesIn(os, path));
+absl::StatusOr<uint64_t> TextBytes(Os& os, const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                        FilesOf(os, path));
+  uint64_t bytes = 0;
+  for (const std::string& file : files) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(file, error);
+    if (!error) bytes += size;
   }
+  return bytes;
+}
+
+absl::StatusOr<std::string> ReadText(Os& os, const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                        FilesOf(os, path));
   std::string text;
   for (const std::string& file : files) {
     absl::StatusOr<std::string> part =

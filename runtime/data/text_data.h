@@ -87,6 +87,12 @@ absl::StatusOr<TextData> LoadTextData(Os& os, const TextOptions& options);
 // folder without files and for a text without a byte.
 absl::StatusOr<std::string> ReadText(Os& os, const std::string& path);
 
+// The bytes of what ReadText would read, by the sizes of the files; what has
+// none (a pipe, a file that is not there) counts nothing. Reading and encoding
+// takes up to kTextCopies times as much memory for a while.
+absl::StatusOr<uint64_t> TextBytes(Os& os, const std::string& path);
+inline constexpr uint64_t kTextCopies = 4;
+
 }  // namespace weft::data
 
 #endif  // WEFT_RUNTIME_DATA_TEXT_DATA_H_

@@ -35,8 +35,11 @@ absl::Status ListPluginFiles(bool explain) {
     if (c.is_directory()) {
       std::printf("folder   %s\n", c.path.c_str());
     } else {
-      std::printf("%-8s ABI %u.%u  %s\n", c.name.c_str(), c.abi_major,
-                  c.abi_minor, c.path.c_str());
+      // A file that was not looked into says nothing of an ABI.
+      const std::string abi =
+          c.abi_major == 0 ? "?" : absl::StrCat(c.abi_major, ".", c.abi_minor);
+      std::printf("%-8s ABI %s  %s\n", c.name.c_str(), abi.c_str(),
+                  c.path.c_str());
     }
     if (!explain) continue;
     std::printf("         %s\n", Verdict(c).c_str());

@@ -203,7 +203,7 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
     if (!step->has_gamma()) step->set_gamma(0.1f);
     if (!(step->gamma() > 0) || !std::isfinite(step->gamma())) {
       return Bad(absl::StrCat("schedule.step.gamma is ", step->gamma(),
-                              ", it must be above 0"));
+                              ", it must be above 0 and finite"));
     }
   }
   // Beyond this, counting would go below 0.
@@ -225,7 +225,7 @@ absl::Status ResolveSchedule(job::Schedule* schedule) {
   }
   if (!(base > 0) || !std::isfinite(base)) {
     return Bad(absl::StrCat("optimizer.schedule: base is ", base,
-                            ", it must be above 0"));
+                            ", it must be above 0 and finite"));
   }
   return absl::OkStatus();
 }
@@ -521,6 +521,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
     job->set_name(std::filesystem::path(path).stem().string());
   }
   WEFT_RETURN_IF_ERROR(CheckName(job->name()));
+  WEFT_RETURN_IF_ERROR(CheckEnums(*job));
   WEFT_RETURN_IF_ERROR(CheckPatterns(*job));
   WEFT_RETURN_IF_ERROR(ResolveModel(path, job));
   WEFT_RETURN_IF_ERROR(ResolveData(path, job->mutable_data()));

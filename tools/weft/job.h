@@ -48,6 +48,9 @@ absl::Status ResolveJob(const std::string& path, job::Job* job);
 // With every field of a resolved job, those that are zero too.
 std::string JobText(const job::Job& job);
 
+// kBadJob where a field holds a number that its enumeration does not have.
+absl::Status CheckEnums(const job::Job& job);
+
 // What differs between two resolved jobs, for people: "modified: epochs: 3 ->
 // 5; added: ...". Empty where nothing does.
 std::string JobChanges(const job::Job& before, const job::Job& after);

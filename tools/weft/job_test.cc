@@ -223,6 +223,8 @@ TEST(JobTest, ContradictionsNameBothSides) {
        "dynamic.backoff_factor is 1"},
       {"precision.loss_scale.dynamic.growth_interval=0", "",
        "growth_interval is 0"},
+      {"precision.compute=7", "", "precision.compute is 7, expected"},
+      {"data.tail=-1", "", "data.tail is -1, expected CARRY, DROP"},
       {"runtime.recompute=-1", "", "runtime.recompute is -1"},
       {"runtime.recompute=nan", "", "runtime.recompute is nan"},
       {"runtime.recompute=101", "", "expected 0 to 100"},

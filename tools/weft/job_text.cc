@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/text_format.h"
@@ -60,7 +62,36 @@ std::string Fields(const Message& message, const std::string& indent) {
   return text;
 }
 
+// Protobuf keeps numbers that an enumeration does not have.
+absl::Status CheckEnums(const Message& message, const std::string& path) {
+  const google::protobuf::Reflection* reflection = message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->is_repeated()) continue;  // lists have no enumerations
+    const std::string name = path + field->name();
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      WEFT_RETURN_IF_ERROR(
+          CheckEnums(reflection->GetMessage(message, field), name + "."));
+    }
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) continue;
+    const int value = reflection->GetEnumValue(message, field);
+    const auto* type = field->enum_type();
+    if (type->FindValueByNumber(value) != nullptr) continue;
+    std::vector<std::string> known;
+    for (int i = 0; i < type->value_count(); ++i) {
+      known.push_back(type->value(i)->name());
+    }
+    return MakeError(ErrorCode::kBadJob,
+                     absl::StrCat(name, " is ", value, ", expected ",
+                                  absl::StrJoin(known, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status CheckEnums(const job::Job& job) { return CheckEnums(job, ""); }
 
 std::string JobText(const job::Job& job) { return Fields(job, ""); }
 

@@ -72,7 +72,25 @@ absl::Status LoadImages(Os& os, const job::Data& data, Prepared* out) {
   return absl::OkStatus();
 }
 
-absl::Status LoadText(Os& os, const job::Data& data, Prepared* out) {
+// Before it is read: a control group would end the process without a word.
+absl::Status CheckTextFits(Os& os, const data::TextOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(uint64_t bytes, data::TextBytes(os, options.path));
+  if (!options.eval_path.empty()) {
+    WEFT_ASSIGN_OR_RETURN(uint64_t more,
+                          data::TextBytes(os, options.eval_path));
+    bytes += more;
+  }
+  const MemoryLimit limit = HostMemoryLimit(os);
+  if (bytes <= limit.bytes / data::kTextCopies) return absl::OkStatus();
+  return MakeError(ErrorCode::kOutOfMemory,
+                   absl::StrCat("the text of '", options.path, "' has ", bytes,
+                                " bytes and takes ", data::kTextCopies,
+                                " times as much to encode; ", limit.name,
+                                " leaves ", limit.bytes));
+}
+
+absl::Status LoadText(Os& os, const job::Data& data, bool check_memory,
+                      Prepared* out) {
   const job::Text& train = data.train().text();
   data::TextOptions options;
   options.path = train.path();
@@ -81,6 +99,7 @@ absl::Status LoadText(Os& os, const job::Data& data, Prepared* out) {
   options.context = train.context();
   options.stride = train.stride();
   if (train.has_bpe()) options.vocabulary = train.bpe().size();
+  if (check_memory) WEFT_RETURN_IF_ERROR(CheckTextFits(os, options));
   WEFT_ASSIGN_OR_RETURN(data::TextData text, data::LoadTextData(os, options));
   out->info.context = options.context;
   out->info.classes = text.vocabulary.size();
@@ -103,9 +122,10 @@ const std::string& LabelsOf(const job::Dataset& set) {
 absl::Status LoadData(const TrainOptions& options, Prepared* out) {
   const job::Job& job = out->job;
   const job::Data& data = job.data();
-  WEFT_RETURN_IF_ERROR(data.train().has_text()
-                           ? LoadText(*options.os, data, out)
-                           : LoadImages(*options.os, data, out));
+  WEFT_RETURN_IF_ERROR(
+      data.train().has_text()
+          ? LoadText(*options.os, data, options.check_memory, out)
+          : LoadImages(*options.os, data, out));
   WEFT_RETURN_IF_ERROR(data::CheckBatch(*out->train_data, job.batch_size(),
                                         ImagesOf(data.train())));
   out->train_reader = std::make_unique<data::BatchReader>(out->train_data.get(),

@@ -326,12 +326,14 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
   return spec;
 }
 
-absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
-                                       const DataInfo& data,
-                                       const std::vector<plan::Device>& devices,
-                                       const std::string& compute_device,
-                                       CapabilityOracle& oracle,
-                                       const ProgramOptions& options) {
+namespace {
+
+absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
+                                      const DataInfo& data,
+                                      const std::vector<plan::Device>& devices,
+                                      const std::string& compute_device,
+                                      CapabilityOracle& oracle,
+                                      const ProgramOptions& options) {
   int64_t micro_batch = job.batch_size() / job.micro_batches();
   WEFT_ASSIGN_OR_RETURN(Graph model, BuildJobModel(os, job, data, micro_batch));
   WEFT_RETURN_IF_ERROR(CheckBatch(model, job));
@@ -383,6 +385,44 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
                           CompileProgram(build, program, graph, out.state));
   }
   return out;
+}
+
+// Of all arenas of the training plan.
+uint64_t TrainingBytes(const Programs& programs) {
+  uint64_t bytes = 0;
+  for (const plan::Arena& arena : programs.plans.at("train").arenas()) {
+    bytes += arena.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
+                                       const DataInfo& data,
+                                       const std::vector<plan::Device>& devices,
+                                       const std::string& compute_device,
+                                       CapabilityOracle& oracle,
+                                       const ProgramOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(
+      Programs asked,
+      BuildAsAsked(os, job, data, devices, compute_device, oracle, options));
+  if (job.runtime().recompute() == 0) return asked;
+  // What is computed again may cost fusions and layouts that kept less alive.
+  job::Job keeps_all = job;
+  keeps_all.mutable_runtime()->set_recompute(0);
+  ProgramOptions quiet = options;
+  quiet.dumps = {};
+  WEFT_ASSIGN_OR_RETURN(
+      Programs kept, BuildAsAsked(os, keeps_all, data, devices, compute_device,
+                                  oracle, quiet));
+  const uint64_t with = TrainingBytes(asked), without = TrainingBytes(kept);
+  const bool pays = with < without;
+  Programs* chosen = pays ? &asked : &kept;
+  chosen->recompute_note =
+      absl::StrCat("runtime.recompute: ", with, " bytes with it, ", without,
+                   " without: ", pays ? "computes again" : "keeps all");
+  return std::move(*chosen);
 }
 
 }  // namespace weft

@@ -50,6 +50,8 @@ struct Programs {
   std::map<std::string, Graph> graphs;
   std::map<std::string, plan::Plan> plans;
   StateLayout state;
+  // What became of a job's runtime.recompute; empty where it is 0.
+  std::string recompute_note;
 };
 
 // The model of a job: its input and logits, nothing else. `batch`: samples of a
@@ -65,6 +67,8 @@ absl::StatusOr<training::TrainingSpec> MakeTrainingSpec(const job::Job& job,
                                                         const DataInfo& data,
                                                         int64_t classes);
 
+// With runtime.recompute both forms are compiled, and the one whose training
+// takes less memory is taken: keeping all where they are equal.
 absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
                                        const DataInfo& data,
                                        const std::vector<plan::Device>& devices,

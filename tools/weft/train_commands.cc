@@ -93,7 +93,7 @@ TrainOptions MakeOptions(const CommandContext& context,
 // What data of its kind is judged by, besides the loss.
 void AddMetrics(const std::string& prefix, const EvalResult& eval,
                 nlohmann::ordered_json* out) {
-  if (eval.perplexity > 0) {
+  if (eval.text) {
     (*out)[prefix + "perplexity"] = eval.perplexity;
     (*out)[prefix + "bits_per_byte"] = eval.bits_per_byte;
   } else {

@@ -41,7 +41,7 @@ absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
 }  // namespace
 
 std::string MetricsText(const EvalResult& eval) {
-  if (eval.perplexity > 0) {
+  if (eval.text) {
     return absl::StrFormat("test perplexity %.4f  bits per byte %.4f",
                            eval.perplexity, eval.bits_per_byte);
   }

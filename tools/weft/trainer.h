@@ -69,6 +69,7 @@ struct TrainOptions {
 
 struct EvalResult {
   double loss = 0;           // mean over samples
+  bool text = false;         // of text, not of images
   double accuracy = 0;       // of images
   double samples = 0;        // images or tokens; 0: not evaluated
   double perplexity = 0;     // of text: e^loss; 0 for images

@@ -53,7 +53,8 @@ EvalResult EvalSums::Result(int64_t text_bytes) const {
   EvalResult result;
   result.loss = loss / weight;
   result.samples = weight;
-  if (text_bytes > 0) {
+  result.text = text_bytes > 0;
+  if (result.text) {
     result.perplexity = std::exp(result.loss);
     result.bits_per_byte =
         loss / std::log(2.0) / static_cast<double>(text_bytes);
@@ -168,6 +169,7 @@ void TrainingRun::Describe() {
                     parameters, " parameters, ", Classes(p), "; ",
                     p.train_data->size(), " training samples, ", p.total_steps,
                     " steps of ", job_.batch_size()));
+  if (!p.programs.recompute_note.empty()) Talk(p.programs.recompute_note);
   for (const auto& [device, bytes] : result_.device_bytes) {
     Talk(absl::StrCat("memory ", device, " ",
                       absl::StrFormat("%.1f", bytes / 1e6), " MB"));

@@ -51,16 +51,19 @@ Example:
 
 void Declare(CLI::App* app, Options* o) {
   app->add_option("file", o->file, "graph text; - reads standard input");
+  // One value each: what follows may be the file.
   app->add_option("--passes", o->passes, "names, with commas between them")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app->add_option("--pipeline", o->pipeline, "default, or none");
-  app->add_option("--dump_to", o->dump_to,
+  app->add_option("--dump-to,--dump_to", o->dump_to,
                   "directory for the graph before and after each pass");
-  app->add_option("--dump_passes", o->dump_passes,
+  app->add_option("--dump-passes,--dump_passes", o->dump_passes,
                   "regular expression: passes to dump");
   app->add_option("--decompose", o->decompose,
                   "for the pass decompose: only these operators")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app->add_flag("--training", o->training,
                 "for the pass set_mode: the training form");
   app->add_option("--seed", o->settings.seed, "for the pass set_mode");
@@ -176,7 +179,8 @@ int WeftOpt(const std::vector<std::string>& args, std::istream& in,
     status = text.status();
   }
   if (status.ok()) return 0;
-  err << ErrorName(ErrorCodeOf(status)) << ": " << status.message() << "\n";
+  err << "weft-opt: error " << ErrorName(ErrorCodeOf(status)) << ": "
+      << status.message() << "\n";
   return ExitCodeOf(status);
 }
 
