@@ -12,7 +12,7 @@
 namespace weft::cpu {
 namespace {
 
-std::vector<Literal> Run(const OpCase& c) {
+std::vector<Literal> ResultsOf(const OpCase& c) {
   absl::StatusOr<std::vector<Literal>> out = RunOnCpu(c, {});
   EXPECT_TRUE(out.ok()) << c.ToString() << ": " << out.status();
   return out.ok() ? *out : std::vector<Literal>(4);
@@ -33,9 +33,9 @@ OpCase WithRelu(OpCase c) {
 void ExpectReluInside(const OpCase& plain) {
   const OpCase both = WithRelu(plain);
   ExpectMatchesReference(both, Numerics::kAccumulated);
-  std::vector<Literal> want = Run(plain);
-  want[0] = Run({"Relu", {}, {want[0]}})[0];
-  const std::vector<Literal> got = Run(both);
+  std::vector<Literal> want = ResultsOf(plain);
+  want[0] = ResultsOf({"Relu", {}, {want[0]}})[0];
+  const std::vector<Literal> got = ResultsOf(both);
   for (size_t i = 0; i < got.size(); ++i) {
     ExpectSameBits(got[i], want[i], both.ToString());
   }
@@ -65,10 +65,10 @@ TEST(Epilogue, ProductsKeepNaN) {
   for (int64_t columns : {1, 200}) {
     std::vector<float> a(200, nan), b(static_cast<size_t>(200 * columns), 1);
     const std::vector<Literal> out =
-        Run(WithRelu({"Gemm",
-                      {},
-                      {Literal::Of<float>({1, 200}, a),
-                       Literal::Of<float>({200, columns}, b)}}));
+        ResultsOf(WithRelu({"Gemm",
+                            {},
+                            {Literal::Of<float>({1, 200}, a),
+                             Literal::Of<float>({200, columns}, b)}}));
     for (double y : out[0].ToDoubles()) EXPECT_TRUE(std::isnan(y));
   }
 }
@@ -102,9 +102,9 @@ TEST(Epilogue, BatchNormalization) {
       OpCase with_residual = plain;
       const Literal residual = values.Special(dtype, stored);
       with_residual.inputs.push_back(residual);
-      std::vector<Literal> want = Run(plain);
-      want[0] = Run({"Add", {}, {want[0], residual}})[0];
-      const std::vector<Literal> got = Run(with_residual);
+      std::vector<Literal> want = ResultsOf(plain);
+      want[0] = ResultsOf({"Add", {}, {want[0], residual}})[0];
+      const std::vector<Literal> got = ResultsOf(with_residual);
       for (size_t i = 0; i < got.size(); ++i) {
         ExpectSameBits(got[i], want[i], with_residual.ToString());
       }
@@ -125,14 +125,14 @@ TEST(Epilogue, LayerNormalizationOfASum) {
       OpCase of_sum = {"LayerNormalization", {}, {x, scale, maybe, more}, 4};
       ExpectMatchesReference(of_sum, Numerics::kAccumulated);
       if (dtype == DType::kBF16) continue;  // rounds the sum, apart from this
-      const Literal sum = Run({"Add", {}, {x, more}})[0];
+      const Literal sum = ResultsOf({"Add", {}, {x, more}})[0];
       OpCase plain = {"LayerNormalization", {}, {sum, scale}};
       if (with_bias) plain.inputs.push_back(bias);
-      std::vector<Literal> want = Run(plain);
+      std::vector<Literal> want = ResultsOf(plain);
       want.push_back(sum);
-      const std::vector<Literal> got = Run(of_sum);
+      const std::vector<Literal> got = ResultsOf(of_sum);
       of_sum.num_outputs = 3;
-      const std::vector<Literal> without_sum = Run(of_sum);
+      const std::vector<Literal> without_sum = ResultsOf(of_sum);
       for (size_t i = 0; i < 4; ++i) {
         ExpectSameBits(got[i], want[i], of_sum.ToString());
         if (i == 3) continue;
@@ -156,12 +156,12 @@ TEST(Epilogue, LossWithItsGradient) {
                            attrs,
                            {scores, labels, weights, dloss}};
       ExpectMatchesReference(both, Numerics::kAccumulated);
-      const std::vector<Literal> loss = Run(
+      const std::vector<Literal> loss = ResultsOf(
           {"weft.SoftmaxCrossEntropyLoss", attrs, {scores, labels, weights}});
-      const Literal grad = Run({"weft.SoftmaxCrossEntropyLossGrad",
-                                attrs,
-                                {dloss, loss[1], labels, weights}})[0];
-      const std::vector<Literal> got = Run(both);
+      const Literal grad = ResultsOf({"weft.SoftmaxCrossEntropyLossGrad",
+                                      attrs,
+                                      {dloss, loss[1], labels, weights}})[0];
+      const std::vector<Literal> got = ResultsOf(both);
       ExpectSameBits(got[0], loss[0], "loss");
       ExpectSameBits(got[1], grad, "gradient");
     }
