@@ -19,9 +19,10 @@ umask 022
 mkdir -p "$prefix/bin" "$plugins"
 
 # place MODE FILE TARGET: what was there stays until the new file is whole.
+whole=
+trap 'rm -f "$whole"' EXIT
 place() {
-  local whole=$3.new.$$
-  trap 'rm -f "$whole"' EXIT
+  whole=$3.new.$$
   install -m "$1" "$2" "$whole"
   mv -T "$whole" "$3"
 }

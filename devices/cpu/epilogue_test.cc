@@ -29,12 +29,20 @@ OpCase WithRelu(OpCase c) {
   return c;
 }
 
+// (By hand: no kernel's result that rests on a product may be in the digest of
+// isa_test.)
+Literal ReluOf(const Literal& x) {
+  std::vector<double> values = x.ToDoubles();
+  for (double& v : values) v = v < 0 ? 0 : v;
+  return Literal::FromDoubles(x.type(), values);
+}
+
 // `plain` and a Relu, against both in one.
 void ExpectReluInside(const OpCase& plain) {
   const OpCase both = WithRelu(plain);
   ExpectMatchesReference(both, Numerics::kAccumulated);
   std::vector<Literal> want = ResultsOf(plain);
-  want[0] = ResultsOf({"Relu", {}, {want[0]}})[0];
+  want[0] = ReluOf(want[0]);
   const std::vector<Literal> got = ResultsOf(both);
   for (size_t i = 0; i < got.size(); ++i) {
     ExpectSameBits(got[i], want[i], both.ToString());

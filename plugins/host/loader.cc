@@ -92,9 +92,9 @@ absl::StatusOr<PluginDir> FindFile(const std::string& name,
                                     : absl::StrJoin(searched, ", ")));
 }
 
-// Puts back where the calling thread may run: OpenMP, which oneDNN brings along,
-// binds the thread that loads it where OMP_PROC_BIND is set, and every thread
-// that is started later would share that one processor.
+// Puts back where the calling thread may run: OpenMP, which oneDNN brings
+// along, binds the thread that loads it where OMP_PROC_BIND is set, and every
+// thread that is started later would share that one processor.
 class KeepAffinity {
  public:
   KeepAffinity() : known_(sched_getaffinity(0, sizeof(set_), &set_) == 0) {}

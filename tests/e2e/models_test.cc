@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/error.h"
 #include "core/base/os.h"
@@ -82,6 +83,29 @@ TEST(TextJobTest, LearnsWhatComesNext) {
   EXPECT_DOUBLE_EQ(run->eval.perplexity, std::exp(run->eval.loss));
   // A token is a byte here.
   EXPECT_NEAR(run->eval.bits_per_byte, run->eval.loss / std::log(2.0), 1e-12);
+}
+
+TEST(TextJobTest, WhatIsComputedAgainChangesNoBits) {
+  TestJob job = TextJob("again");
+  for (const Sets& more :
+       {Sets{}, Sets{"precision.compute=BF16", "micro_batches=2"}}) {
+    SCOPED_TRACE(absl::StrJoin(more, ", "));
+    Sets sets = {"model.builtin.args.layers=3", "model.builtin.args.width=32",
+                 "data.train.text.context=40", "batch_size=24", "steps=3"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    absl::StatusOr<TrainResult> kept = job.Train(sets);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    sets.push_back("runtime.recompute=100");
+    absl::StatusOr<TrainResult> again = job.Train(sets);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(StateOf(again->run_directory), StateOf(kept->run_directory));
+    std::vector<std::string> show = {"plan", "show", job.path()};
+    for (const std::string& set : sets) {
+      show.push_back("--set");
+      show.push_back(set);
+    }
+    EXPECT_THAT(job.Weft(show).Wait().out, HasSubstr("/again"));
+  }
 }
 
 TEST(TextJobTest, EvaluationCountsEveryTokenOnce) {

@@ -68,7 +68,7 @@ TEST(ProfileTest, SaysWhereTheTimeOfATinyJobGoes) {
   EXPECT_GT(profile["ceilings"][0]["gflops"], 0);
   EXPECT_GT(profile["ceilings"][0]["gbytes"], 0);
   // 16 samples of 64 pixels by 12 units, however it is fused.
-  const json* fc1 = RowOf(profile, "fc1");
+  const json* fc1 = RowOf(profile, "fc1/relu");
   ASSERT_NE(fc1, nullptr) << profile;
   EXPECT_GE((*fc1)["flops_per_call"], 2 * 16 * 64 * 12);
   EXPECT_EQ((*fc1)["calls"], 1);

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -206,32 +205,6 @@ TEST(TrainingTest, ALossThatIsNotFiniteEndsADynamicScaleToo) {
   absl::StatusOr<TrainResult> result = job.Train(sets);
   EXPECT_TRUE(IsError(result.status(), ErrorCode::kNotFinite))
       << result.status();
-}
-
-TEST(TrainingTest, WhatIsComputedAgainChangesNoBits) {
-  TestJob job("again", Lenet(), LenetData());
-  for (const Sets& more :
-       {Sets{}, Sets{"precision.compute=BF16", "micro_batches=2"},
-        Sets{"devices=sim:0"}}) {
-    SCOPED_TRACE(absl::StrJoin(more, ", "));
-    const Sets norm = Plus({"model.builtin.args.batch_norm=1",
-                            "model.builtin.args.channels=64,8", "epochs=0",
-                            "steps=6"},
-                           more);
-    absl::StatusOr<TrainResult> kept = job.Train(norm);
-    ASSERT_TRUE(kept.ok()) << kept.status();
-    const Sets sets = Plus(norm, {"runtime.recompute=100"});
-    absl::StatusOr<TrainResult> again = job.Train(sets);
-    ASSERT_TRUE(again.ok()) << again.status();
-    EXPECT_EQ(StateOf(again->run_directory), StateOf(kept->run_directory));
-    std::vector<std::string> show = {"plan", "show", job.path()};
-    for (const std::string& set : sets) {
-      show.push_back("--set");
-      show.push_back(set);
-    }
-    Ended plan = job.Weft(show).Wait();
-    EXPECT_NE(plan.out.find("/again"), std::string::npos) << plan.out;
-  }
 }
 
 TEST(TrainingTest, EvaluationDoesNotTouchTraining) {
