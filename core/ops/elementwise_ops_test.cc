@@ -481,6 +481,13 @@ TEST(FusedTest, RefusesBadPrograms) {
               ErrorWith("WEFT-2005", {"operand 0 is i32"}));
   EXPECT_THAT(infer({1, 0, 1, 0}, {2}, {"f16[2]", "f64[2]"}),
               ErrorWith("WEFT-2005", {"operand 1 is f64", "f32"}));
+  AttrMap constants = {{"program", Ints{1, 0, -1, 0}},
+                       {"constants", std::vector<double>(192, 0.5)},
+                       {"outputs", Ints{1}}};
+  EXPECT_EQ(InferText("weft.fused", constants, {"f32[2]"}), "f32[2]");
+  constants.Set("constants", std::vector<double>(193, 0.5));
+  EXPECT_THAT(InferText("weft.fused", constants, {"f32[2]"}),
+              bad("193 numbers, at most 192"));
   auto typed = [](Ints types) {
     AttrMap attrs = {{"program", Ints{1, 0, 1, 0}},
                      {"outputs", Ints{2}},

@@ -35,6 +35,7 @@
 #ifndef WEFT_CORE_OPS_FUSED_H_
 #define WEFT_CORE_OPS_FUSED_H_
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,6 +46,7 @@
 namespace weft {
 
 inline constexpr int kMaxFusedInstructions = 64;
+inline constexpr size_t kMaxFusedConstants = 3 * kMaxFusedInstructions;
 
 struct FusedInstruction {
   OpId op;

@@ -226,6 +226,13 @@ absl::StatusOr<FusedProgram> FusedProgram::FromOp(const OpView& op) {
                                  " words, must be 1 to ", kMaxFusedInstructions,
                                  " instructions of ", kWordsPerInstruction));
   }
+  const size_t constants = op.Floats("constants").size();
+  if (constants > kMaxFusedConstants) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    absl::StrCat("attribute 'constants' has ", constants,
+                                 " numbers, at most ", kMaxFusedConstants,
+                                 " can be of use"));
+  }
   FusedProgram program(op.num_inputs());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t* w = &words[i * kWordsPerInstruction];

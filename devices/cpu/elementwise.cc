@@ -12,8 +12,9 @@ constexpr int64_t kStackSlots = 8;
 constexpr int64_t kMaxParts = 16;
 constexpr int64_t kAligned = 16;  // elements: a block starts on a vector
 
-// The largest program this kernel runs: bounds the table of block pointers.
-constexpr int kMaxBlocks = 256;
+// Bounds the table of block pointers: the largest program that core allows (64
+// operands, 192 constants, 64 instructions) fits.
+constexpr int kMaxBlocks = 512;
 
 // Elements after which a broadcast operand repeats itself; all of them where it
 // does not.

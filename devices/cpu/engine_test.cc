@@ -451,5 +451,28 @@ TEST(Engine, AnyNonZeroByteIsTrue) {
   }
 }
 
+// 64 operands, 192 constants, 64 instructions of three operands.
+TEST(Engine, TheLargestProgram) {
+  Values values(11);
+  std::vector<Literal> inputs;
+  for (int i = 0; i < 64; ++i) {
+    inputs.push_back(values.Uniform(DType::kF32, {700}, -1, 1));
+  }
+  std::vector<int64_t> program;
+  std::vector<double> constants;
+  for (int64_t i = 0; i < 64; ++i) {  // input i != 0 ? constant : the last one
+    program.insert(program.end(), {static_cast<int64_t>(OpId::kWhere), i,
+                                   -1 - 3 * i, i == 0 ? int64_t{0} : 63 + i});
+  }
+  for (int i = 0; i < 192; ++i) constants.push_back(i / 256.0);
+  ExpectMatchesReference({"weft.fused",
+                          {{"program", program},
+                           {"constants", constants},
+                           {"outputs", std::vector<int64_t>{127, 64}}},
+                          inputs,
+                          2},
+                         Numerics::kExact);
+}
+
 }  // namespace
 }  // namespace weft::cpu
