@@ -152,28 +152,40 @@ TEST(Epilogue, LayerNormalizationOfASum) {
 
 TEST(Epilogue, LossWithItsGradient) {
   Values values(5);
-  for (DType dtype : {DType::kF32, DType::kF64}) {
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     for (double smoothing : {0.0, 0.1, 1.0}) {
-      const AttrMap attrs = {{"label_smoothing", smoothing}};
-      const Literal scores = values.Uniform(dtype, {300, 70}, -3, 3);
-      const Literal labels = values.Uniform(DType::kI32, {300}, 0, 70);
-      const Literal weights = Literal::FromDoubles(
-          {dtype, {300}}, values.Uniform(DType::kI32, {300}, 0, 3).ToDoubles());
-      const Literal dloss = values.Uniform(dtype, {}, 0.5, 2);
-      const OpCase both = {"weft.SoftmaxCrossEntropyLossAndGrad",
-                           attrs,
-                           {scores, labels, weights, dloss}};
-      ExpectMatchesReference(both, Numerics::kAccumulated);
-      const std::vector<Literal> loss = ResultsOf(
-          {"weft.SoftmaxCrossEntropyLoss", attrs, {scores, labels, weights}});
-      const Literal grad = ResultsOf({"weft.SoftmaxCrossEntropyLossGrad",
-                                      attrs,
-                                      {dloss, loss[1], labels, weights}})[0];
-      const std::vector<Literal> got = ResultsOf(both);
-      ExpectSameBits(got[0], loss[0], "loss");
-      ExpectSameBits(got[1], grad, "gradient");
+      for (int64_t classes : {1, 10, 70}) {
+        const Literal weights = Literal::FromDoubles(
+            {dtype, {300}},
+            values.Uniform(DType::kI32, {300}, 0, 3).ToDoubles());
+        for (DType label : {DType::kI32, DType::kI64}) {
+          ExpectMatchesReference(
+              {"weft.SoftmaxCrossEntropyLossAndGrad",
+               {{"label_smoothing", smoothing}},
+               {values.Uniform(dtype, {300, classes}, -3, 3),
+                values.Uniform(label, {300}, 0, static_cast<double>(classes)),
+                weights, values.Uniform(dtype, {}, 0.5, 2)}},
+              Numerics::kAccumulated);
+        }
+      }
     }
   }
+}
+
+// Scores far apart, classes that cannot be, samples that do not count.
+TEST(Epilogue, LossOfExtremeScores) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<Literal> out = ResultsOf(
+      {"weft.SoftmaxCrossEntropyLossAndGrad",
+       {},
+       {Literal::Of<float>({4, 3}, {1000, 0, -1000, -inf, 2, 2, nan, nan, nan,
+                                    -1e30f, 1e30f, 0}),
+        Literal::Of<int64_t>({4}, {0, 1, 99, 1}),
+        Literal::Of<float>({4}, {1, 1, 0, 1}), Literal::Scalar<float>(1)}});
+  EXPECT_FLOAT_EQ(static_cast<float>(out[0].ToDoubles()[0]), std::log(2.0f));
+  EXPECT_EQ(out[1].ToDoubles(),
+            (std::vector<double>{0, 0, 0, 0, -0.5, 0.5, 0, 0, 0, 0, 0, 0}));
 }
 
 }  // namespace

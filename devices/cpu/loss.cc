@@ -139,9 +139,35 @@ void RunGrad(const LossShape& s, const Args& a) {
   });
 }
 
-// Both, while a row lies in the cache: its log probabilities go where its
-// gradient will be. The gains of the samples are kept in the workspace and
-// added as RunLoss does.
+// Both in one pass, with one exp an element: exp(x - max) is kept where the
+// gradient will be, and no log probabilities are written. Gives the gain.
+template <class T>
+T LossAndGradOfRow(const LossShape& s, const Target<T>& target, const T* x,
+                   int64_t label, T weight, T dloss, T* to) {
+  if (weight == 0) {
+    std::fill(to, to + s.classes, T(0));
+    return T(0);
+  }
+  T max;
+  const T sum =
+      ExpRow(x, to, s.classes, std::integral_constant<int64_t, 1>(), &max);
+  const T log_sum = std::log(sum);
+  // 0 * -inf is not 0.
+  T gain = target.hit == 0 ? T(0) : target.hit * ((x[label] - max) - log_sum);
+  if (target.each != 0) {
+    const T shifted = ReduceRow<SumOf, T>(
+        s.classes, [x, max](int64_t c) { return x[c] - max; });
+    gain += target.each * (shifted - static_cast<T>(s.classes) * log_sum);
+  }
+  const T factor = dloss * weight;
+  const T scale = factor / sum, rest = factor * target.each;
+  const T p = to[label] / sum;
+  for (int64_t c = 0; c < s.classes; ++c) to[c] = to[c] * scale - rest;
+  to[label] = factor * (p - (target.each + target.hit));
+  return weight * gain;
+}
+
+// The gains of the samples are kept in the workspace and added as RunLoss does.
 template <class T, class L>
 void RunLossAndGrad(const LossShape& s, const Args& a) {
   const L* labels = a.Input<L>(1);
@@ -150,11 +176,10 @@ void RunLossAndGrad(const LossShape& s, const Args& a) {
   T* gains = static_cast<T*>(a.workspace);
   const Target<T> target(s);
   ForEachSample(s, [&](int64_t i) {
-    const int64_t label = static_cast<int64_t>(labels[i]);
-    T* row = a.Output<T>(1) + i * s.classes;
-    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, row, s.classes, 1);
-    gains[i] = WeightedGain(s, target, row, label, weights[i]);
-    GradOfRow(s, target, row, label, weights[i], a.Input<T>(3)[0], row);
+    gains[i] =
+        LossAndGradOfRow(s, target, a.Input<T>(0) + i * s.classes,
+                         static_cast<int64_t>(labels[i]), weights[i],
+                         a.Input<T>(3)[0], a.Output<T>(1) + i * s.classes);
   });
   a.Output<T>(0)[0] = T(0) - ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
                         return gains[i];

@@ -53,15 +53,23 @@ void InPieces(const T* x, int64_t n, S stride, F f) {
   }
 }
 
+// y = exp(x - max), whose sum it gives.
+template <class T, class S>
+T ExpRow(const T* x, T* y, int64_t n, S s, T* max) {
+  const T most = RowMax(x, n, s);
+  InPieces(x, n, s, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y[i * s] = Exp(x[i * s] - most);
+  });
+  *max = most;
+  return ReduceRow<SumOf, T>(n, [=](int64_t i) { return y[i * s]; });
+}
+
 // `n` numbers at x, `stride` apart. y may be x.
 template <class T>
 void SoftmaxRow(const T* x, T* y, int64_t n, int64_t stride) {
   WithStride(stride, [=](auto s) {
-    const T max = RowMax(x, n, s);
-    InPieces(x, n, s, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) y[i * s] = Exp(x[i * s] - max);
-    });
-    const T sum = ReduceRow<SumOf, T>(n, [=](int64_t i) { return y[i * s]; });
+    T max;
+    const T sum = ExpRow(x, y, n, s, &max);
     const T factor = T(1) / sum;  // much cheaper than n divisions
     for (int64_t i = 0; i < n; ++i) y[i * s] *= factor;
   });
