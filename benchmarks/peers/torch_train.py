@@ -91,6 +91,8 @@ def main():
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--channels_last", action="store_true")
+    parser.add_argument("--script", action="store_true",
+                        help="through torch.jit.script; else eager")
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(args.threads)
@@ -108,6 +110,8 @@ def main():
     layout = (torch.channels_last if args.channels_last
               else torch.contiguous_format)
     net = net.to(memory_format=layout)
+    if args.script:
+        net = torch.jit.script(net)
     if args.model != "lenet":
         optimizer = torch.optim.SGD(net.parameters(),
                                     lr=0.05 if resnet else 0.1, momentum=0.9,
@@ -133,8 +137,9 @@ def main():
         optimizer.step()
         if first is None:
             first = time.monotonic() - BEGIN - data_seconds
-    name = "torch %s %s, %d threads" % (torch.__version__, args.model,
-                                        args.threads)
+    name = "torch %s %s%s, %d threads" % (
+        torch.__version__, args.model, " script" if args.script else "",
+        args.threads)
     for metric, times in (("wall/step", wall), ("cpu/step", cpu)):
         result(name, metric, [1000 * (b - a) / chunk
                               for a, b in zip(times[1:], times[2:])], "ms")

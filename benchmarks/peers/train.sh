@@ -11,7 +11,7 @@ threads=${1:-1}
 export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-SkylakeX}
 export ATEN_CPU_CAPABILITY=${ATEN_CPU_CAPABILITY:-avx512}
 export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/openblas-openmp
-export OMP_NUM_THREADS=$threads
+export OMP_NUM_THREADS=$threads OMP_PROC_BIND=true OMP_PLACES=cores
 cd "$(dirname "$0")"
 ./torch_train.py --model mlp --steps 300 --threads "$threads"
 ./torch_train.py --model lenet --steps 100 --threads "$threads" --channels_last
