@@ -8,10 +8,10 @@
 //                                                 which gives the sum as well
 //   SoftmaxCrossEntropyLossGrad(Loss(...))     -> one op for both
 //
-// Only where nobody else reads what would no longer be there, where the two have
-// one place and rate, and where the device runs the result as one kernel. The
-// bits stay the same, but for the loss and its gradient, which then share their
-// exponentials.
+// Only where nobody else reads what would no longer be there, where the two
+// have one place and rate, and where the device runs the result as one kernel.
+// The bits stay the same, but for the loss and its gradient, which then share
+// their exponentials.
 //
 // Gradients were taken before: that of Relu reads its result, so none of these
 // keeps another value alive.
