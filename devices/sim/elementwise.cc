@@ -43,7 +43,7 @@ bool Broadcasts(const Op& op) {
 
 // The result may overwrite an input of its own type and shape.
 void OfferInPlace(const Op& op, weft_match* answer) {
-  for (int i = 0; i < op.num_in(); ++i) {
+  for (int i = 0; i < op.num_in() && i < 32; ++i) {  // a bit for each
     if (op.in(i).dtype() == op.out(0).dtype() &&
         op.in(i).same_dims(op.out(0))) {
       answer->in_place |= 1u << i;
