@@ -42,7 +42,7 @@ constexpr Entry kPasses[] = {
      CreateFuseElementwisePass},
     {"layout", "keep images in blocks of channels between convolutions",
      CreateLayoutPass},
-    {"mixed_precision", "products in bf16, all else in f32",
+    {"mixed_precision", "products in bf16 or f16, all else in f32",
      CreateMixedPrecisionPass},
     {"pool_first", "take maxima before Relu", CreatePoolFirstPass},
     {"set_mode", "training or evaluation form of Dropout, BatchNormalization",

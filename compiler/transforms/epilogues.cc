@@ -67,15 +67,19 @@ class EpilogueFuser {
 // ---- What may be one --------------------------------------------------------
 
 // Whether both are part of the graph as it was, and of one place and rate.
+// Nodes that wait for `then` can wait for both.
 bool EpilogueFuser::GoTogether(const Node& first, const Node& then) const {
   const size_t known = position_.size();
   if (static_cast<size_t>(first.id()) >= known ||
       static_cast<size_t>(then.id()) >= known) {
     return false;
   }
+  // Of 16 bits, what two kernels round twice one would round once.
+  const DType dtype = first.output_type(0).dtype;
+  if (dtype != DType::kF32 && dtype != DType::kF64) return false;
   return IsPure(first) && SamePlacement(first, then) &&
          rates_[first.id()] == rates_[then.id()] &&
-         !HasControlEdges(graph_, first) && !HasControlEdges(graph_, then);
+         !HasControlEdges(graph_, first) && then.control_inputs().empty();
 }
 
 bool EpilogueFuser::OnlyReadBy(Value v, const Node& reader) const {
@@ -83,7 +87,7 @@ bool EpilogueFuser::OnlyReadBy(Value v, const Node& reader) const {
   return uses.size() == 1 && uses[0].first == reader.id();
 }
 
-// Whether `v` needs what `node` gives. A value that comes before it does not.
+// Whether `v` needs what `node` gives.
 bool EpilogueFuser::DependsOn(Value v, const Node& node) const {
   std::vector<int32_t> pending = {v.node};
   std::vector<bool> seen(graph_.id_bound(), false);
@@ -93,8 +97,6 @@ bool EpilogueFuser::DependsOn(Value v, const Node& node) const {
     if (id == node.id()) return true;
     if (seen[id]) continue;
     seen[id] = true;
-    const bool known = static_cast<size_t>(id) < position_.size();
-    if (known && position_[id] < position_[node.id()]) continue;
     for (Value input : graph_.node(id)->inputs()) {
       if (input.valid()) pending.push_back(input.node);
     }
@@ -146,6 +148,7 @@ const Node* EpilogueFuser::NormBefore(const Node& add, int* other) const {
 absl::StatusOr<bool> EpilogueFuser::Activate(const Node& relu) {
   const Node* before = graph_.node(relu.input(0));
   if (relu.input(0).index != 0 || !GoTogether(*before, relu) ||
+      !graph_.ControlUses(relu.id()).empty() ||
       !OnlyReadBy(relu.input(0), relu)) {
     return false;
   }
@@ -187,6 +190,7 @@ absl::StatusOr<bool> EpilogueFuser::AddBeforeNorm(const Node& norm) {
   const Node* add = graph_.node(norm.input(0));
   if (!add->Is(OpId::kAdd) || norm.inputs().size() > 3 ||
       norm.num_outputs() != 3 || !GoTogether(*add, norm) ||
+      !graph_.ControlUses(norm.id()).empty() ||
       graph_.type(add->input(0)) != graph_.type(norm.input(0)) ||
       graph_.type(add->input(1)) != graph_.type(norm.input(0))) {
     return false;

@@ -113,6 +113,23 @@ TEST(EpiloguesTest, TheLossAndItsGradient) {
   ExpectSameResults("epilogues", body, All(), 1e-6);
 }
 
+// What the first rewrite makes of its neighbours counts for the second.
+TEST(EpiloguesTest, NoCycleThroughWhatWasRewritten) {
+  const std::string body = With(kRows, R"(
+%g = weft.Input() {dtype: f32, shape: [6]}
+%y = weft.Input() {dtype: f32, shape: [2, 6]}
+%a = Add(%x, %r)
+%e = Exp(%a)
+%m = weft.BatchNormTraining(%y, %g, %s)
+%c = Mul(%m:1, %g)
+%n = LayerNormalization(%a, %c)
+%b = Add(%m, %e)
+%z = Relu(%b)
+%o = weft.Output(%z) {name: "z"}
+%p = weft.Output(%n) {name: "n"})");
+  ExpectSameResults("epilogues", body, All(), 1e-6);
+}
+
 TEST(EpiloguesTest, LeavesAlone) {
   for (const std::string& body : {
            // the product has another reader

@@ -104,6 +104,24 @@ absl::Status CheckControl(const Graph& graph, const Node& node) {
 // Variables by the update that changes them.
 using UpdateMap = absl::flat_hash_map<int32_t, const Node*>;
 
+// What lies behind ops that may leave bytes where they are.
+Value RootOf(const Graph& graph, Value v) {
+  while (true) {
+    const Node& node = *graph.node(v);
+    switch (node.schema().id) {
+      case OpId::kIdentity:
+      case OpId::kReshape:
+      case OpId::kFlatten:
+      case OpId::kSqueeze:
+      case OpId::kUnsqueeze:
+        v = node.input(0);
+        break;
+      default:
+        return v;
+    }
+  }
+}
+
 absl::Status CheckUpdate(const Graph& graph, const Node& node,
                          UpdateMap* updates) {
   if (node.schema().effect != OpEffect::kUpdate) return absl::OkStatus();
@@ -121,6 +139,17 @@ absl::Status CheckUpdate(const Graph& graph, const Node& node,
                                     "' is also updated by '",
                                     it->second->name(), "'"));
     }
+  }
+  // Several variables change one after the other: what all share, or a
+  // gradient, may be none of them.
+  for (int i = node.num_updated(); i < static_cast<int>(node.inputs().size());
+       ++i) {
+    if (!node.input(i).valid() || node.num_updated() < 2) continue;
+    auto it = updates->find(RootOf(graph, node.input(i)).node);
+    if (it == updates->end() || it->second != &node) continue;
+    return Bad(node, absl::StrCat("operand ", i, " is '",
+                                  graph.node(it->first)->name(),
+                                  "', which it updates"));
   }
   for (int i = 0; i < node.num_outputs(); ++i) {
     auto uses = graph.Uses(node.output(i));

@@ -57,6 +57,26 @@ TEST(VerifyTest, TwoUpdatesOfOneVariable) {
             "also updated by 'u'");
 }
 
+// The sweep over several variables changes one after the other.
+TEST(VerifyTest, AnUpdateOfSeveralReadsNoneOfThem) {
+  const std::string two = absl::StrCat(kUpdate, R"(
+  %v = weft.Variable() {dtype: f32, shape: [2]}
+  %r = Reshape(%v) {shape: [2]}
+)");
+  ExpectBad(Parse(absl::StrCat(two, R"(
+  %u = weft.EmaUpdate(%v, %w, %x, %v) {momentum: 0.5} : f32[2], f32[2]
+)")),
+            "operand 3 is 'v', which it updates");
+  ExpectBad(Parse(absl::StrCat(two, R"(
+  %u = weft.EmaUpdate(%v, %w, %x, %r) {momentum: 0.5} : f32[2], f32[2]
+)")),
+            "operand 3 is 'v', which it updates");
+  EXPECT_EQ(VerifyGraph(Parse(absl::StrCat(two, R"(
+  %u = weft.EmaUpdate(%v, %w, %x, %x) {momentum: 0.5} : f32[2], f32[2]
+)"))),
+            absl::OkStatus());
+}
+
 TEST(VerifyTest, OutputNamesDiffer) {
   ExpectBad(Parse(absl::StrCat(kUpdate, R"(
   %a = weft.Output(%x) {name: "o"}

@@ -249,7 +249,10 @@ absl::StatusOr<FusedProgram> FusedProgram::FromOp(const OpView& op) {
     return op.Error(ErrorCode::kBadAttribute, "attribute 'outputs' is empty");
   }
   for (int64_t type : op.Ints("types")) {
-    program.types.push_back(static_cast<DType>(type));
+    // The cast keeps 32 bits only: a larger number must not become a dtype.
+    const auto dtype = static_cast<DType>(type);
+    const bool is_dtype = static_cast<int64_t>(dtype) == type;
+    program.types.push_back(is_dtype ? dtype : DType::kInvalid);
   }
   if (program.types.empty()) {
     program.types.assign(program.outputs.size(), op.input(0).dtype);

@@ -241,9 +241,10 @@ bool ElementKernel::Build(const Op& op, const ElementProgram& p) {
   width_ = WidthOf(p.wide);
   count_ = op.out[0].count;
   constants_ = static_cast<int64_t>(p.constants.size());
-  if (!op.Check(
-          2 * p.in.size() + p.constants.size() + p.code.size() + 1 < kMaxBlocks,
-          "a program too long") ||
+  if (!op.Check(2 * p.in.size() + p.constants.size() + p.code.size() +
+                        op.out.size() + 1 <
+                    kMaxBlocks,
+                "a program too long") ||
       !ReadInputs(op, p) || !ReadCode(op, p) || !ReadOutputs(op, p)) {
     return false;
   }

@@ -363,7 +363,10 @@ std::unique_ptr<Kernel> UpdateFloat(const Op& op) {
 std::unique_ptr<Kernel> MakeUpdate(const Op& op) {
   if (op.id != WEFT_OP_ASSIGN) return ViaFloat(op, UpdateFloat);
   Layout layout;
-  return MakeLayout(op, &layout) ? MakeAssign(op) : nullptr;
+  return MakeLayout(op, &layout) &&
+                 op.Check(layout.variables == 1, "more than one variable")
+             ? MakeAssign(op)
+             : nullptr;
 }
 
 WEFT_CPU_END

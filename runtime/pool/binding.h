@@ -2,9 +2,10 @@
 // machine. Threads of one rank then stay where their caches are; two of them
 // never share a core while another is free.
 //
-//   WEFT_ASSIGN_OR_RETURN(CoreBinding binding,
-//   CoreBinding::Find(/*threads=*/2)); binding.BindThisThread(0);   // the
-//   thread that calls kernels binding.BindThisThread(1);   // its first helper
+//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const CoreBinding> cores,
+//                         CoreBinding::Find(/*threads=*/2));
+//   cores->BindThisThread(0);   // the thread that calls kernels
+//   cores->BindThisThread(1);   // its first helper
 //
 // Only what this process may use counts (affinity mask, cpuset). Threads take
 // the cores in hwloc's order, which keeps neighbours together; the second

@@ -321,12 +321,12 @@ absl::Status ResolveDynamic(job::DynamicLossScale* scale) {
   if (!scale->has_growth_interval()) scale->set_growth_interval(2000);
   if (!(scale->init_scale() >= 1) || !std::isfinite(scale->init_scale())) {
     return Bad(absl::StrCat(where, "init_scale is ", scale->init_scale(),
-                            ", expected at least 1"));
+                            ", expected at least 1 and finite"));
   }
   const float growth = scale->growth_factor();
   if (!(growth > 1) || !std::isfinite(growth)) {
-    return Bad(
-        absl::StrCat(where, "growth_factor is ", growth, ", expected above 1"));
+    return Bad(absl::StrCat(where, "growth_factor is ", growth,
+                            ", expected above 1 and finite"));
   }
   const float backoff = scale->backoff_factor();
   if (!(backoff > 0 && backoff < 1)) {
@@ -351,11 +351,13 @@ absl::Status ResolvePrecision(job::Precision* precision) {
   if (!precision->has_loss_scale()) return absl::OkStatus();
   job::LossScale* scale = precision->mutable_loss_scale();
   if (scale->has_fixed()) {
-    if (scale->fixed() > 0 && std::isfinite(scale->fixed())) {
+    // Its inverse must be a number too.
+    constexpr float kLeast = 1.0f / (1 << 24), kMost = 1 << 30;
+    if (scale->fixed() >= kLeast && scale->fixed() <= kMost) {
       return absl::OkStatus();
     }
     return Bad(absl::StrCat("precision.loss_scale.fixed is ", scale->fixed(),
-                            ", expected above 0"));
+                            ", expected 2^-24 to 2^30"));
   }
   return ResolveDynamic(scale->mutable_dynamic());
 }

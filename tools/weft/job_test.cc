@@ -217,6 +217,7 @@ TEST(JobTest, ContradictionsNameBothSides) {
       {"data.normalize.std=-1", "", "std above 0"},
       {"precision.loss_scale.fixed=0", "", "loss_scale.fixed is 0"},
       {"precision.loss_scale.fixed=nan", "", "loss_scale.fixed is nan"},
+      {"precision.loss_scale.fixed=1e-40", "", "expected 2^-24"},
       {"precision.loss_scale.dynamic.init_scale=0.5", "", "init_scale is 0.5"},
       {"precision.loss_scale.dynamic.growth_factor=1", "", "above 1"},
       {"precision.loss_scale.dynamic.backoff_factor=1", "",

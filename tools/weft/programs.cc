@@ -404,25 +404,25 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
                                        const std::string& compute_device,
                                        CapabilityOracle& oracle,
                                        const ProgramOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(
-      Programs asked,
-      BuildAsAsked(os, job, data, devices, compute_device, oracle, options));
-  if (job.runtime().recompute() == 0) return asked;
+  auto build = [&](const job::Job& as, const ProgramOptions& with) {
+    return BuildAsAsked(os, as, data, devices, compute_device, oracle, with);
+  };
+  if (job.runtime().recompute() == 0) return build(job, options);
   // What is computed again may cost fusions and layouts that kept less alive.
   job::Job keeps_all = job;
   keeps_all.mutable_runtime()->set_recompute(0);
-  ProgramOptions quiet = options;
-  quiet.dumps = {};
-  WEFT_ASSIGN_OR_RETURN(
-      Programs kept, BuildAsAsked(os, keeps_all, data, devices, compute_device,
-                                  oracle, quiet));
+  ProgramOptions trial = options;
+  trial.dumps = {};  // of what is chosen alone
+  WEFT_ASSIGN_OR_RETURN(Programs asked, build(job, trial));
+  WEFT_ASSIGN_OR_RETURN(Programs kept, build(keeps_all, trial));
   const uint64_t with = TrainingBytes(asked), without = TrainingBytes(kept);
   const bool pays = with < without;
-  Programs* chosen = pays ? &asked : &kept;
-  chosen->recompute_note =
+  WEFT_ASSIGN_OR_RETURN(Programs chosen,
+                        build(pays ? job : keeps_all, options));
+  chosen.recompute_note =
       absl::StrCat("runtime.recompute: ", with, " bytes with it, ", without,
                    " without: ", pays ? "computes again" : "keeps all");
-  return std::move(*chosen);
+  return chosen;
 }
 
 }  // namespace weft

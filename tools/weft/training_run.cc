@@ -383,6 +383,8 @@ absl::Status TrainingRun::OnStep(uint64_t step,
                                  const ScalarSinks::Values& values) {
   double loss = values[0];
   double loss_scale = 1;
+  double grad_norm = 0;  // looked at where a loss scale may skip steps
+  bool scaled = false;
   MutexLock lock(&mu_);
   if (result_.first_step_seconds == 0 && options_.started_ns != 0) {
     result_.first_step_seconds =
@@ -396,7 +398,11 @@ absl::Status TrainingRun::OnStep(uint64_t step,
   for (size_t i = 0; i < values.size(); ++i) {
     // Counts make a share.
     if (train_names_[i] == "weight") continue;
-    if (train_names_[i] == kLossScaleMetric) loss_scale = values[i];
+    if (train_names_[i] == "grad_norm") grad_norm = values[i];
+    if (train_names_[i] == kLossScaleMetric) {
+      loss_scale = values[i];
+      scaled = true;
+    }
     double value =
         train_names_[i] == "correct" ? values[i] / values[1] : values[i];
     record.values.emplace_back(
@@ -408,10 +414,16 @@ absl::Status TrainingRun::OnStep(uint64_t step,
   WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   result_.final_loss = loss;
   // Above 1 the step was skipped, and the next one has a smaller scale.
-  if (!std::isfinite(loss) && loss_scale <= 1 && job_.guards().stop_on_nan()) {
+  const bool hopeless = loss_scale <= 1 && job_.guards().stop_on_nan();
+  if (hopeless && !std::isfinite(loss)) {
     return MakeError(ErrorCode::kNotFinite,
                      absl::StrCat("loss is ", loss, " at step ", step + 1,
                                   "; nothing was saved after it"));
+  }
+  if (hopeless && scaled && !std::isfinite(grad_norm)) {
+    return MakeError(ErrorCode::kNotFinite,
+                     absl::StrCat("gradients are not finite at step ", step + 1,
+                                  ", though the loss scale has fallen to 1"));
   }
   if (progress_ != nullptr) progress_->Step(step + 1, record.epoch, loss);
   return absl::OkStatus();
