@@ -28,7 +28,9 @@ double WorstUlp(F f, G right, float low = -kInfinity, float high = kInfinity) {
     const float rounded = static_cast<float>(want);
     if (std::isnan(rounded) || std::isinf(rounded)) {
       EXPECT_EQ(std::isnan(got), std::isnan(rounded)) << x;
-      if (std::isinf(rounded)) EXPECT_EQ(got, rounded) << x;
+      if (std::isinf(rounded)) {
+        EXPECT_EQ(got, rounded) << x;
+      }
       continue;
     }
     int exponent = rounded == 0 ? -126 : std::ilogb(rounded);
