@@ -412,13 +412,15 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
   job::Job keeps_all = job;
   keeps_all.mutable_runtime()->set_recompute(0);
   ProgramOptions trial = options;
-  trial.dumps = {};  // of what is chosen alone
+  trial.dumps = {};  // written below, of what is chosen alone
   WEFT_ASSIGN_OR_RETURN(Programs asked, build(job, trial));
   WEFT_ASSIGN_OR_RETURN(Programs kept, build(keeps_all, trial));
   const uint64_t with = TrainingBytes(asked), without = TrainingBytes(kept);
   const bool pays = with < without;
-  WEFT_ASSIGN_OR_RETURN(Programs chosen,
-                        build(pays ? job : keeps_all, options));
+  Programs chosen = std::move(pays ? asked : kept);
+  if (!options.dumps.dump_to.empty()) {
+    WEFT_ASSIGN_OR_RETURN(chosen, build(pays ? job : keeps_all, options));
+  }
   chosen.recompute_note =
       absl::StrCat("runtime.recompute: ", with, " bytes with it, ", without,
                    " without: ", pays ? "computes again" : "keeps all");
