@@ -7,7 +7,8 @@ namespace {
 
 bool IsMicroSource(const Graph& graph, const Node& node) {
   if (node.Is(OpId::kInput) || node.Is(OpId::kDataSource)) return true;
-  return node.Is(OpId::kCounter) && graph.View(node).String("rate") == "micro";
+  if (!node.Is(OpId::kCounter) && !node.Is(OpId::kRecv)) return false;
+  return graph.View(node).String("rate") == "micro";
 }
 
 }  // namespace

@@ -376,6 +376,10 @@ TEST(UpdateTest, Errors) {
 // --- Sources, state, sinks --------------------------------------------------
 
 TEST(SystemTest, Types) {
+  EXPECT_EQ(InferText("weft.Counter", {{"rate", "micro"}, {"first", 3}}, {}),
+            "i64[2]");
+  EXPECT_THAT(InferText("weft.Counter", {{"first", -1}}, {}),
+              ErrorWith("WEFT-2003", {"first", "-1"}));
   EXPECT_EQ(InferText("weft.Counter", {{"rate", "micro"}}, {}), "i64[2]");
   EXPECT_THAT(InferText("weft.Counter", {{"rate", "epoch"}}, {}),
               ErrorWith("WEFT-2003", {"\"epoch\"", "micro, step"}));
@@ -529,6 +533,25 @@ TEST(LearningRateTest, Errors) {
       ErrorWith("WEFT-2003", {"total_steps (5)", "warmup_steps (5)"}));
   EXPECT_THAT(infer({{"warmup_steps", -1}}),
               ErrorWith("WEFT-2003", {"warmup_steps"}));
+}
+
+TEST(SystemOpsTest, ChannelsNameTheirPeer) {
+  const AttrMap send = {{"channel", "x"}, {"peer", 1}};
+  EXPECT_EQ(InferText("weft.Send", send, {"f32[2]"}, 0), "");
+  const std::vector<int64_t> shape = {2, 3};
+  AttrMap recv = {{"channel", "x"},
+                  {"peer", 1},
+                  {"dtype", DType::kF32},
+                  {"shape", shape},
+                  {"rate", "micro"}};
+  EXPECT_EQ(InferText("weft.Recv", recv, {}), "f32[2,3]");
+  recv.Set("peer", -1);
+  EXPECT_THAT(InferText("weft.Recv", recv, {}),
+              ErrorWith("WEFT-2003", {"peer", "-1"}));
+  recv.Set("peer", 1);
+  recv.Set("channel", "");
+  EXPECT_THAT(InferText("weft.Recv", recv, {}),
+              ErrorWith("WEFT-2003", {"channel"}));
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ namespace weft {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// An actor's id has 20 bits for the rank.
+constexpr double kMaxRanks = 1 << 20;
 
 OpSchema MakeActor(OpId id, Arity inputs, std::vector<AttrSpec> attrs,
                    OpSchema::InferFn infer) {
@@ -30,6 +32,7 @@ OpSchema MakeActor(OpId id, Arity inputs, std::vector<AttrSpec> attrs,
 
 absl::Status InferCounter(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
+  WEFT_RETURN_IF_ERROR(RequireRange(op, "first", 0, kInfinity));
   *out = {{DType::kI64, {2}}};
   return absl::OkStatus();
 }
@@ -81,8 +84,10 @@ void RegisterSources(OpRegistry* registry) {
   AttrSpec dtype = required("dtype", AttrKind::kDType);
   AttrSpec shape = required("shape", AttrKind::kInts);
 
-  registry->Add(MakeActor(OpId::kCounter, {0, 0},
-                          {AttrSpec::Default("rate", "step")}, InferCounter));
+  registry->Add(MakeActor(
+      OpId::kCounter, {0, 0},
+      {AttrSpec::Default("rate", "step"), AttrSpec::Default("first", 0)},
+      InferCounter));
   registry->Add(MakeActor(
       OpId::kVariable, {0, 0},
       {dtype, shape, AttrSpec::Default("role", "parameter"),
@@ -137,6 +142,39 @@ void RegisterMovers(OpRegistry* registry) {
     return Cost{OutputElements(op), BytesMoved(op).bytes};
   };
   registry->Add(std::move(accumulate));
+}
+
+// --- Between ranks ----------------------------------------------------------
+
+absl::Status CheckChannel(const OpView& op) {
+  if (op.String("channel").empty()) {
+    return op.Error(ErrorCode::kBadAttribute, "attribute 'channel' is empty");
+  }
+  return RequireRange(op, "peer", 0, kMaxRanks);
+}
+
+absl::Status InferSend(const OpView& op, std::vector<TensorType>*) {
+  return CheckChannel(op);
+}
+
+absl::Status InferRecv(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(CheckChannel(op));
+  WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
+  return InferDeclared(op, out);
+}
+
+void RegisterChannels(OpRegistry* registry) {
+  const AttrSpec channel = AttrSpec::Required("channel", AttrKind::kString);
+  const AttrSpec peer = AttrSpec::Required("peer", AttrKind::kInt);
+  OpSchema send = MakeActor(OpId::kSend, {1, 1}, {channel, peer}, InferSend);
+  send.outputs = {0, 0};
+  registry->Add(std::move(send));
+  registry->Add(
+      MakeActor(OpId::kRecv, {0, 0},
+                {channel, peer, AttrSpec::Required("dtype", AttrKind::kDType),
+                 AttrSpec::Required("shape", AttrKind::kInts),
+                 AttrSpec::Default("rate", "step")},
+                InferRecv));
 }
 
 // --- Learning rate ---------------------------------------------------------
@@ -223,6 +261,7 @@ OpSchema MakeLearningRate() {
 void RegisterSystemOps(OpRegistry* registry) {
   RegisterSources(registry);
   RegisterMovers(registry);
+  RegisterChannels(registry);
   registry->Add(MakeLearningRate());
 }
 

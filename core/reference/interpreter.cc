@@ -84,6 +84,7 @@ absl::StatusOr<Interpreter::Results> Interpreter::Compute(const Node& node,
     case OpId::kDataSource:
     case OpId::kVariable:
     case OpId::kCounter:
+    case OpId::kRecv:
       return Fed(node, act);
     case OpId::kConstant:
       return Results{node.attrs().Find("value")->tensor()};
@@ -115,7 +116,9 @@ absl::StatusOr<Interpreter::Results> Interpreter::Fed(const Node& node,
     if (it != feeds_.end()) values = &it->second;
   }
   if (values == nullptr && node.Is(OpId::kCounter)) {
-    return Results{Literal::Of<int64_t>({2}, {0, static_cast<int64_t>(act)})};
+    const int64_t batch =
+        graph_.View(node).Int("first") + static_cast<int64_t>(act);
+    return Results{Literal::Of<int64_t>({2}, {0, batch})};
   }
   if (values == nullptr) return Error(node, "no value was given for it");
   if (static_cast<int>(values->size()) != node.num_outputs()) {

@@ -102,5 +102,7 @@
 #define WEFT_OP_DATA_SOURCE 404u
 #define WEFT_OP_OUTPUT 405u
 #define WEFT_OP_COPY 406u
+#define WEFT_OP_SEND 407u
+#define WEFT_OP_RECV 408u
 
 #endif /* WEFT_PLUGINS_ABI_WEFT_OP_IDS_H_ */
