@@ -1,7 +1,6 @@
 #include "plugins/host/device.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,49 +8,13 @@
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "glog/logging.h"
+#include "plugins/host/abi_call.h"
 
 namespace weft {
 namespace {
 
-weft_status NewStatus() {
-  weft_status status;
-  status.struct_size = sizeof(status);
-  status.vendor_code = 0;
-  status.flags = 0;
-  status.message[0] = '\0';
-  return status;
-}
-
-template <typename T>
-T NewStruct() {
-  T value{};
-  value.struct_size = sizeof(T);
-  return value;
-}
-
-// What a char array of a plugin holds; it need not end.
-template <size_t N>
-std::string Text(const char (&field)[N]) {
-  return std::string(field, strnlen(field, N));
-}
-
 std::string DeviceName(const Plugin& plugin, uint32_t index) {
   return absl::StrCat(plugin.name(), ":", index);
-}
-
-absl::string_view CodeName(weft_code code) {
-  static constexpr absl::string_view kNames[] = {
-      "OK",      "UNSUPPORTED", "INVALID", "RANGE",    "OOM",
-      "TIMEOUT", "AGAIN",       "BUSY",    "CANCELED", "PEER_LOST",
-      "AUTH",    "DEVICE_LOST", "CORRUPT", "INTERNAL"};
-  return code < std::size(kNames) ? kNames[code] : "an unknown code";
-}
-
-// The kind of a slot that an old plugin lacks, or a new one left out.
-absl::Status Missing(const DeviceContext& context, absl::string_view call) {
-  return MakeError(ErrorCode::kPluginAbi,
-                   absl::StrCat("plugin '", context.plugin->name(),
-                                "' has no function '", call, "'"));
 }
 
 }  // namespace
@@ -79,7 +42,7 @@ absl::Status DeviceContext::Fail(absl::string_view call, weft_code code,
 absl::StatusOr<DeviceInfo> Device::Info(const Plugin& plugin, uint32_t index) {
   DeviceContext context{&plugin, index, nullptr};
   if (plugin.device().device_info == nullptr) {
-    return Missing(context, "device_info");
+    return Missing(plugin, "device_info");
   }
   auto raw = NewStruct<weft_device_info>();
   raw.alignment = 1;
@@ -126,10 +89,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const Plugin& plugin,
                                                      uint32_t index,
                                                      const Options& options) {
   WEFT_ASSIGN_OR_RETURN(DeviceInfo info, Info(plugin, index));
-  std::vector<weft_key_value> pairs;
-  for (const auto& [key, value] : options) {
-    pairs.push_back({{key.data(), key.size()}, {value.data(), value.size()}});
-  }
+  const std::vector<weft_key_value> pairs = KeyValues(options);
   auto raw = NewStruct<weft_device_options>();
   raw.count = static_cast<uint32_t>(pairs.size());
   raw.options = pairs.data();
@@ -297,7 +257,7 @@ absl::StatusOr<std::optional<KernelMatch>> Device::Match(
 absl::StatusOr<std::unique_ptr<Kernel>> Device::OpenKernel(
     const weft_op_desc& desc) {
   auto* kernel_open = plugin().compute().kernel_open;
-  if (kernel_open == nullptr) return Missing(context_, "kernel_open");
+  if (kernel_open == nullptr) return Missing(plugin(), "kernel_open");
   weft_kernel* handle = nullptr;
   weft_status status = NewStatus();
   const weft_code code = kernel_open(context_.handle, &desc, &handle, &status);
@@ -364,7 +324,7 @@ absl::Status Stream::Sync(uint64_t timeout_ns, bool* busy) {
 }
 
 absl::Status Stream::HostSignal(uint32_t* word) {
-  if (host_signal_ == nullptr) return Missing(context_, "host_signal");
+  if (host_signal_ == nullptr) return Missing(*context_.plugin, "host_signal");
   const weft_code code = host_signal_(handle_, word, &status_);
   if (ABSL_PREDICT_TRUE(code == WEFT_OK)) return absl::OkStatus();
   return context_.Fail("host_signal", code, status_);

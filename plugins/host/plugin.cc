@@ -68,6 +68,32 @@ absl::Status CheckCompute(const weft_compute_api& c, absl::string_view shown) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTransport(const weft_transport_api& t,
+                            absl::string_view shown) {
+  const std::pair<const char*, bool> slots[] = {
+      {"info", t.info != nullptr},
+      {"domain_open", t.domain_open != nullptr},
+      {"domain_close", t.domain_close != nullptr},
+      {"listen", t.listen != nullptr},
+      {"connect", t.connect != nullptr},
+      {"ep_close", t.ep_close != nullptr},
+      {"post", t.post != nullptr},
+      {"poll", t.poll != nullptr}};
+  for (const auto& [name, there] : slots) {
+    if (!there) {
+      return Broken(shown, absl::StrCat("the transport section lacks '", name,
+                                        "', which every transport has"));
+    }
+  }
+  const int shared = (t.mem_alloc_shared != nullptr) +
+                     (t.mem_free_shared != nullptr) + (t.mem_pack != nullptr) +
+                     (t.mem_map != nullptr) + (t.mem_unmap != nullptr);
+  if (shared == 0 || shared == 5) return absl::OkStatus();
+  return Broken(shown, absl::StrCat("the transport section has ", shared,
+                                    " of the 5 functions for shared memory; "
+                                    "all or none is the rule"));
+}
+
 absl::StatusOr<std::string> ReadText(weft_string s, absl::string_view what,
                                      absl::string_view shown) {
   if (s.size > kMaxText || (s.data == nullptr && s.size != 0)) {
@@ -176,7 +202,13 @@ absl::Status Plugin::ReadSections(const weft_plugin& plugin,
     WEFT_ASSIGN_OR_RETURN(sync2_,
                           CopyTable<weft_sync2_api>(table, "sync2", shown));
   }
-  return absl::OkStatus();
+  if (const void* table = Section(WEFT_SECTION_TRANSPORT)) {
+    WEFT_ASSIGN_OR_RETURN(
+        transport_, CopyTable<weft_transport_api>(table, "transport", shown));
+    WEFT_RETURN_IF_ERROR(CheckTransport(transport_, shown));
+  }
+  if (has_device() || has_transport()) return absl::OkStatus();
+  return Broken(shown, "has neither a device nor a transport section");
 }
 
 const void* Plugin::Section(uint32_t id) const {

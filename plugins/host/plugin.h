@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plugins/abi/weft_plugin.h"
+#include "plugins/abi/weft_transport.h"
 #include "plugins/host/services.h"
 
 namespace weft {
@@ -93,7 +94,8 @@ class Plugin {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  const std::string& name() const { return name_; }  // device kind, "cpu"
+  // Device kind, "cpu", or transport, "loopback".
+  const std::string& name() const { return name_; }
   const std::string& vendor() const { return vendor_; }
   const std::string& build_id() const { return build_id_; }
   const std::string& path() const { return path_; }  // empty where adopted
@@ -107,13 +109,16 @@ class Plugin {
   uint32_t SectionMinor(uint32_t id) const;
 
   // Copies of the tables with null in every slot that the plugin does not have
-  // (beyond its struct_size); all null where the section is missing. Every
-  // plugin without a device section has null device slots.
+  // (beyond its struct_size); all null where the section is missing. A plugin
+  // has a device section, a transport section, or both.
   const weft_device_api& device() const { return device_; }
   const weft_compute_api& compute() const { return compute_; }
   const weft_mem2_api& mem2() const { return mem2_; }
   const weft_sync2_api& sync2() const { return sync2_; }
+  const weft_transport_api& transport() const { return transport_; }
+  bool has_device() const { return device_.device_open != nullptr; }
   bool has_compute() const { return compute_.kernel_launch != nullptr; }
+  bool has_transport() const { return transport_.domain_open != nullptr; }
 
   // Host services as this plugin sees them: options, counters.
   HostServices& services() const { return *services_; }
@@ -136,6 +141,7 @@ class Plugin {
   weft_compute_api compute_{};
   weft_mem2_api mem2_{};
   weft_sync2_api sync2_{};
+  weft_transport_api transport_{};
   HostServices* services_ = nullptr;  // never deleted: the plugin has it
 };
 
