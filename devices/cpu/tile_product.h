@@ -56,6 +56,11 @@ inline Vector<T> LoadVector(const T* from) {
   return v;
 }
 
+template <class T>
+inline void StoreVector(T* to, const Vector<T>& v) {
+  std::memcpy(to, &v, sizeof v);
+}
+
 // sum + a * b
 template <class V, class T>
 inline V MulAdd(const V& sum, T a, const V& b) {
