@@ -1,71 +1,56 @@
-#include "core/reference/interpreter.h"
+#include "core/reference/graph_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
-#include "core/graph/rates.h"
 #include "core/reference/evaluate.h"
 
 namespace weft {
 namespace {
 
-class Interpreter {
- public:
-  Interpreter(const Graph& graph, const Feeds& feeds,
-              absl::Span<const Feeds> micro_feeds)
-      : graph_(graph),
-        feeds_(feeds),
-        micro_feeds_(micro_feeds),
-        micro_batches_(std::max<size_t>(1, micro_feeds.size())),
-        acts_(graph.id_bound()) {}
-
-  absl::StatusOr<InterpretResult> Run();
-
- private:
-  using Results = std::vector<Literal>;
-
-  absl::Status Act(const Node& node, size_t act);
-  absl::StatusOr<Results> Compute(const Node& node, size_t act);
-  absl::StatusOr<Results> Fed(const Node& node, size_t act) const;
-  absl::StatusOr<Results> Accumulated(const Node& node) const;
-  void Record(const Node& node, const Results& results);
-
-  const Literal& Read(Value v, size_t act) const {
-    const std::vector<Results>& acts = acts_[v.node];
-    return acts[std::min(act, acts.size() - 1)][v.index];
-  }
-
-  absl::Status Error(const Node& node, absl::string_view message) const {
-    return MakeError(
-        ErrorCode::kBadValue,
-        absl::StrCat("node '", node.name(), "' (", node.op(), "): ", message));
-  }
-
-  const Graph& graph_;
-  const Feeds& feeds_;
-  absl::Span<const Feeds> micro_feeds_;
-  size_t micro_batches_;
-  std::vector<std::vector<Results>> acts_;  // by node id, then by act
-  InterpretResult result_;
-};
-
-absl::StatusOr<InterpretResult> Interpreter::Run() {
-  WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
-                        graph_.TopologicalOrder());
-  WEFT_ASSIGN_OR_RETURN(std::vector<Rate> rates, InferRates(graph_));
-  for (const Node* node : order) {
-    bool micro = rates[node->id()] == Rate::kMicro;
-    size_t count = micro ? micro_batches_ : 1;
-    for (size_t act = 0; act < count; ++act) {
-      WEFT_RETURN_IF_ERROR(Act(*node, act));
-    }
-  }
-  return std::move(result_);
+absl::Status Error(const Node& node, absl::string_view message) {
+  return MakeError(
+      ErrorCode::kBadValue,
+      absl::StrCat("node '", node.name(), "' (", node.op(), "): ", message));
 }
 
-absl::Status Interpreter::Act(const Node& node, size_t act) {
+}  // namespace
+
+GraphRun::GraphRun(const Graph& graph, const Feeds& feeds,
+                   absl::Span<const Feeds> micro_feeds)
+    : graph_(graph),
+      feeds_(feeds),
+      micro_feeds_(micro_feeds),
+      micro_batches_(std::max<size_t>(1, micro_feeds.size())),
+      acts_(graph.id_bound()) {}
+
+absl::Status GraphRun::Prepare() {
+  WEFT_ASSIGN_OR_RETURN(order_, graph_.TopologicalOrder());
+  WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
+  return absl::OkStatus();
+}
+
+bool GraphRun::CanAct(const Node& node) const {
+  for (Value v : node.inputs()) {
+    if (v.valid() && !IsDone(v.node)) return false;
+  }
+  for (int32_t from : node.control_inputs()) {
+    if (!IsDone(from)) return false;
+  }
+  return true;
+}
+
+absl::Status GraphRun::Act(const Node& node) {
+  for (size_t act = 0; act < ActsOf(node); ++act) {
+    WEFT_RETURN_IF_ERROR(ActOnce(node, act));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphRun::ActOnce(const Node& node, size_t act) {
   absl::StatusOr<Results> results = Compute(node, act);
   if (!results.ok()) return results.status();
   Record(node, *results);
@@ -77,15 +62,21 @@ absl::Status Interpreter::Act(const Node& node, size_t act) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Interpreter::Results> Interpreter::Compute(const Node& node,
-                                                          size_t act) {
+absl::StatusOr<GraphRun::Results> GraphRun::Compute(const Node& node,
+                                                    size_t act) {
   switch (node.schema().id) {
     case OpId::kInput:
     case OpId::kDataSource:
     case OpId::kVariable:
     case OpId::kCounter:
-    case OpId::kRecv:
       return Fed(node, act);
+    case OpId::kRecv: {
+      auto it = received_.find(node.id());
+      if (it == received_.end()) return Fed(node, act);
+      return Results{it->second[act]};
+    }
+    case OpId::kSend:
+      return Results{};
     case OpId::kConstant:
       return Results{node.attrs().Find("value")->tensor()};
     case OpId::kCopy:
@@ -104,8 +95,8 @@ absl::StatusOr<Interpreter::Results> Interpreter::Compute(const Node& node,
   return Evaluate(graph_.View(node), operands);
 }
 
-absl::StatusOr<Interpreter::Results> Interpreter::Fed(const Node& node,
-                                                      size_t act) const {
+absl::StatusOr<GraphRun::Results> GraphRun::Fed(const Node& node,
+                                                size_t act) const {
   const std::vector<Literal>* values = nullptr;
   if (act < micro_feeds_.size()) {
     auto it = micro_feeds_[act].find(node.name());
@@ -136,7 +127,7 @@ absl::StatusOr<Interpreter::Results> Interpreter::Fed(const Node& node,
   return *values;
 }
 
-absl::StatusOr<Interpreter::Results> Interpreter::Accumulated(
+absl::StatusOr<GraphRun::Results> GraphRun::Accumulated(
     const Node& node) const {
   size_t count = graph_.View(node).Int("count");
   if (count != micro_batches_) {
@@ -152,19 +143,11 @@ absl::StatusOr<Interpreter::Results> Interpreter::Accumulated(
   return Results{std::move(sum)};
 }
 
-void Interpreter::Record(const Node& node, const Results& results) {
+void GraphRun::Record(const Node& node, const Results& results) {
   for (int i = 0; i < node.num_updated(); ++i) {
     result_.variables.insert_or_assign(graph_.node(node.input(i))->name(),
                                        results[i]);
   }
-}
-
-}  // namespace
-
-absl::StatusOr<InterpretResult> Interpret(const Graph& graph,
-                                          const Feeds& feeds,
-                                          absl::Span<const Feeds> micro_feeds) {
-  return Interpreter(graph, feeds, micro_feeds).Run();
 }
 
 }  // namespace weft

@@ -15,6 +15,9 @@
 //
 //   Interpret(graph, state, {batch0, batch1, batch2, batch3});
 //
+// Part of a job over several ranks: weft.Recv takes a feed, what goes into a
+// weft.Send is not looked at. All ranks together: job_interpreter.h.
+//
 // Threading: a free function, thread-safe.
 #ifndef WEFT_CORE_REFERENCE_INTERPRETER_H_
 #define WEFT_CORE_REFERENCE_INTERPRETER_H_
@@ -31,8 +34,8 @@
 namespace weft {
 
 // Results by node name, one per output of the node: for weft.Input,
-// weft.DataSource, weft.Variable and weft.Counter. A counter without a feed
-// gives {0, index of the micro-batch}.
+// weft.DataSource, weft.Variable, weft.Recv and weft.Counter. A counter without
+// a feed gives {0, index of the micro-batch}.
 using Feeds = std::map<std::string, std::vector<Literal>, std::less<>>;
 
 struct InterpretResult {
