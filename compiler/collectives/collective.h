@@ -1,0 +1,125 @@
+// Collectives: what a group of ranks exchanges, as ordinary nodes of each
+// rank's graph: weft.Send, weft.Recv, Slice, Concat, Reshape, Add / Mul / Max /
+// Min. Call it once per rank with the same description but for `rank`; any
+// transport runs the result, and passes, proofs and traces see nothing but
+// nodes.
+//
+//   Collective sum;
+//   sum.kind = CollectiveKind::kAllReduce;
+//   sum.algorithm = CollectiveAlgorithm::kThreeStage;
+//   sum.ranks = {0, 1, 2, 3};
+//   sum.rank = 2;                 // this graph's
+//   sum.name = "fc1/grad/sum";    // the same on all ranks
+//   WEFT_ASSIGN_OR_RETURN(
+//       Value total, AddCollective(&graph, sum, grad, graph.type(grad)));
+//
+// `type` and the result, of a group of n ranks:
+//
+//   kind            type is                          this rank's result
+//   all-reduce      every rank's operand             that type
+//   reduce          every rank's operand             that type; root only
+//   broadcast       the root's operand               that type
+//   reduce-scatter  every rank's operand             `axis` divided by n
+//   scatter         the root's operand               `axis` divided by n
+//   all-gather      every rank's operand, a part     `axis` times n
+//   gather          every rank's operand, a part     `axis` times n; root only
+//   all-to-all      every rank's operand             `axis` divided by n,
+//                                                    `join_axis` times n
+//
+// Parts lie along the axis in the order of the group. A rank without a result
+// gets an invalid Value; a rank that gives nothing (broadcast and scatter, not
+// the root) passes one. One rank alone gets its operand back.
+//
+// Numbers: reductions take f32, f64, f16, bf16, i32, i64; what only moves may
+// have any dtype. Sums and products of f16 and bf16 are f32 inside and on the
+// wire: cast first, rounded once at the end. The order of a reduction is that
+// of its order class (kinds.h) and does not depend on chunks, timing or
+// threads.
+//
+// Order: the operand apart, a rank's nodes are made operands first, so by id is
+// an order to run them in. Over all ranks there is one linear order that
+// contains every rank's: the list that all derive from the same schedule
+// (schedule.h), for chunks c:
+//
+//   sends of step 0, all c;  for each step s, each c: receives (s, c) and what
+//   is made of them, then sends (s + 1, c)
+//
+// A send of (s + 1, c) reads what receives of (<= s, c) left, a receive of (s,
+// c) stands behind its send, and each rank's nodes are made in this order. So
+// ranks that run their nodes by id, wait in receives and do not wait in sends
+// come to an end. The same holds for several collectives where all ranks add
+// those that they share in one order, and for groups that overlap where one
+// order of all collectives of the job contains that of each rank. Passes that
+// add, remove or merge other nodes keep this; one that makes Sends or Recvs
+// anew must keep their order.
+//
+// Chunks: with `chunk_elements`, each block of the schedule is cut into chunks
+// of so many elements, and each step of a chunk is an edge of its own: chunk 1
+// travels while chunk 0 is reduced.
+//
+// Channels are named by core/graph/channels.h, so ranks that disagree on kind,
+// op, type, algorithm, ranks, root or chunks are told both descriptions.
+//
+// Threading: a free function; as the graph.
+#ifndef WEFT_COMPILER_COLLECTIVES_COLLECTIVE_H_
+#define WEFT_COMPILER_COLLECTIVES_COLLECTIVE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/collectives/cost.h"
+#include "compiler/collectives/kinds.h"
+#include "core/graph/graph.h"
+
+namespace weft {
+
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  // kAuto: ChooseAlgorithm (cost.h) with `topology` and `order`.
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kAuto;
+  ReduceOp op = ReduceOp::kSum;
+  std::vector<int> ranks;  // the group, in order; each rank number once
+  int rank = 0;            // whose graph this is: one of them
+  int root = 0;            // position in `ranks`
+  int axis = 0;            // what is split or joined; negative from the end
+  // All-to-all: where received parts are joined.
+  int join_axis = 0;
+  // Unique in the job, without '#'. The first collective to disagree names it.
+  std::string name;
+  int64_t chunk_elements = 0;  // 0: each block is one chunk
+  std::string rate = "step";   // of the operand: "step" or "micro"
+  // Positions on each host, for kHierarchical and kAuto. Empty: all on one.
+  std::vector<std::vector<int>> hosts;
+  Topology topology;
+  OrderClass order = OrderClass::kTree;  // kNone: any
+  // Where the nodes are placed (Node::device, Node::stage).
+  std::string device;
+  int stage = -1;
+
+  CollectiveGroup group() const {
+    return {static_cast<int>(ranks.size()), root, hosts};
+  }
+};
+
+// "all-reduce 'fc1/grad' over ranks 0-3".
+std::string Describe(const Collective& c);
+
+// Adds this rank's nodes, under "<name>/"; `type` as above. `input` is the
+// operand or, where the rank gives none, invalid. Errors, which name the
+// collective: kBadValue for a group without `rank` or with one twice, a root
+// outside of it, an algorithm that cannot do this (names those that can), an
+// axis that the ranks do not divide, a dtype without this reduction, an operand
+// that is missing or too much; kShapeMismatch, kDTypeMismatch for an operand
+// that is not of `type`. After an error the graph may hold unused nodes.
+absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
+                                    Value input, const TensorType& type);
+
+// The algorithm that AddCollective takes: c.algorithm, or the choice.
+absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Collective& c,
+                                                const TensorType& type);
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_COLLECTIVES_COLLECTIVE_H_

@@ -1,0 +1,73 @@
+// What a collective costs, and which algorithm is the cheapest. Costs are read
+// off the schedule that runs (schedule.h), so they cannot contradict it. A step
+// takes as long as its busiest rank:
+//
+//   latency of its slowest link
+//   + over this rank's messages out, or in, whichever is more:
+//     (per_message + bytes / bandwidth of the link)
+//   + bytes reduced / reduce_bytes_per_s
+//
+// and steps follow one another: chunks, which overlap them, are not modelled.
+//
+//   Topology fast;  fast.across = {5e-6, 1e-6, 12e9};
+//   WEFT_ASSIGN_OR_RETURN(
+//       CollectiveChoice choice,
+//       ChooseAlgorithm(CollectiveKind::kAllReduce, 4 << 20, {8, 0, {}},
+//       fast));
+//   choice.algorithm;   // and choice.explain: all, with their costs
+//
+// Threading: free functions, thread-safe; the same arguments give the same
+// result.
+#ifndef WEFT_COMPILER_COLLECTIVES_COST_H_
+#define WEFT_COMPILER_COLLECTIVES_COST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/collectives/kinds.h"
+
+namespace weft {
+
+struct Link {
+  double latency_s = 0;      // from send to receive, of an empty message
+  double per_message_s = 0;  // what each message keeps either side busy
+  double bytes_per_s = 0;    // of one rank, each way
+};
+
+struct Topology {
+  Link in_host = {2e-6, 0.5e-6, 8e9};
+  Link across = {30e-6, 5e-6, 1.25e9};
+  double reduce_bytes_per_s = 8e9;  // of operands
+};
+
+struct CollectiveCost {
+  double seconds = 0;
+  int steps = 0;
+  int64_t rank_bytes = 0;    // that the rank which sends most sends
+  int64_t total_bytes = 0;   // that all ranks send
+  int64_t across_bytes = 0;  // of these, between hosts
+};
+
+// `bytes` of the whole value: n parts for all-gather and gather. Pre-condition:
+// WhyNot() has no objection; not kAuto.
+CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
+                      int64_t bytes, const CollectiveGroup& group,
+                      const Topology& topology);
+
+struct CollectiveChoice {
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kDirect;
+  CollectiveCost cost;
+  // One line an algorithm: cost and class, or why it cannot be.
+  std::string explain;
+};
+
+// The cheapest; of equals the first by enumerator. With `required` only what
+// reduces in that class, or reduces nothing. kBadValue where none is left.
+absl::StatusOr<CollectiveChoice> ChooseAlgorithm(
+    CollectiveKind kind, int64_t bytes, const CollectiveGroup& group,
+    const Topology& topology = {}, OrderClass required = OrderClass::kNone);
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_COLLECTIVES_COST_H_

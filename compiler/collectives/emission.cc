@@ -1,0 +1,202 @@
+#include "compiler/collectives/emission.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/graph/channels.h"
+
+namespace weft {
+namespace {
+
+absl::string_view OpOf(ReduceOp op) {
+  constexpr absl::string_view kOps[] = {"Add", "Mul", "Max", "Min"};
+  return kOps[static_cast<int>(op)];
+}
+
+}  // namespace
+
+Emission::Emission(GraphEmitter* emit, const Collective& c,
+                   const Schedule& schedule, DType dtype, int64_t elements,
+                   std::string agreed, std::string provenance)
+    : emit_(emit),
+      c_(c),
+      schedule_(schedule),
+      dtype_(dtype),
+      agreed_(std::move(agreed)),
+      provenance_(std::move(provenance)),
+      me_(static_cast<int>(std::find(c.ranks.begin(), c.ranks.end(), c.rank) -
+                           c.ranks.begin())),
+      block_sizes_(BlockSizes(elements, schedule.num_blocks)) {
+  const int64_t largest = block_sizes_[0];
+  chunk_elements_ = c.chunk_elements == 0 ? std::max<int64_t>(largest, 1)
+                                          : std::min(c.chunk_elements, largest);
+  const int64_t count = (largest + chunk_elements_ - 1) / chunk_elements_;
+  for (int64_t i = 0; i < count; ++i) {
+    Chunk chunk{{0}, Rope(emit)};
+    for (int block : schedule.order) {
+      chunk.begin.push_back(chunk.begin.back() + PieceLength(i, block));
+    }
+    chunks_.push_back(std::move(chunk));
+  }
+}
+
+int64_t Emission::PieceBegin(int64_t index, int block) const {
+  return std::min(index * chunk_elements_, block_sizes_[block]);
+}
+
+int64_t Emission::PieceLength(int64_t index, int block) const {
+  return PieceBegin(index + 1, block) - PieceBegin(index, block);
+}
+
+void Emission::Start(Value value, const std::vector<int>& blocks) {
+  std::vector<int64_t> at(schedule_.num_blocks, -1);  // of a block in `value`
+  int64_t next = 0;
+  for (int block : blocks) {
+    at[block] = next;
+    next += block_sizes_[block];
+  }
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    for (int place = 0; place < schedule_.num_blocks; ++place) {
+      const int block = schedule_.order[place];
+      if (at[block] < 0) continue;
+      chunks_[i].rope.Put(
+          chunks_[i].begin[place],
+          {value, at[block] + PieceBegin(i, block), PieceLength(i, block)});
+    }
+  }
+}
+
+void Emission::Run() {
+  const size_t steps = schedule_.steps.size();
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) Sends(0, chunk);
+  for (size_t step = 0; step < steps; ++step) {
+    for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+      Receives(step, chunk);
+      Sends(step + 1, chunk);
+    }
+  }
+}
+
+Value Emission::Result(const std::vector<int>& blocks) {
+  emit_->set_provenance(absl::StrCat(provenance_, ", result"));
+  std::vector<int> place_of(schedule_.num_blocks);
+  for (int place = 0; place < schedule_.num_blocks; ++place) {
+    place_of[schedule_.order[place]] = place;
+  }
+  Rope whole(emit_);
+  int64_t end = 0;
+  for (int block : blocks) {
+    for (Chunk& chunk : chunks_) {
+      const int place = place_of[block];
+      if (Length(chunk, place, 1) == 0) continue;
+      for (const RopePiece& piece :
+           chunk.rope.Pieces(chunk.begin[place], chunk.begin[place + 1])) {
+        whole.Put(end, piece);
+        end += piece.length;
+      }
+    }
+  }
+  return whole.Get(0, end);
+}
+
+void Emission::Sends(size_t step, size_t index) {
+  if (step >= schedule_.steps.size()) return;
+  Chunk& chunk = chunks_[index];
+  emit_->set_provenance(
+      absl::StrCat(provenance_, ", step ", schedule_.steps[step].name));
+  for (const Move& move : schedule_.steps[step].moves) {
+    if (move.from != me_) continue;
+    const int64_t begin = chunk.begin[move.source];
+    const int64_t end = chunk.begin[move.source + move.count];
+    if (begin == end) continue;
+    emit_->Emit(
+        "weft.Send", {chunk.rope.Get(begin, end)},
+        {{"channel", Channel(move, step, index)}, {"peer", c_.ranks[move.to]}},
+        0);
+  }
+}
+
+void Emission::Receives(size_t step, size_t index) {
+  Chunk& chunk = chunks_[index];
+  emit_->set_provenance(
+      absl::StrCat(provenance_, ", step ", schedule_.steps[step].name));
+  std::vector<const Move*> contributions;
+  for (const Move& move : schedule_.steps[step].moves) {
+    const int64_t length = Length(chunk, move.target, move.count);
+    if (move.to != me_ || length == 0) continue;
+    if (move.action == MoveAction::kContribute) {
+      contributions.push_back(&move);
+      continue;
+    }
+    const int64_t begin = chunk.begin[move.target];
+    Value value = Receive(move, step, index);
+    if (move.action == MoveAction::kReduceLeft) {
+      value = Reduced(value, chunk.rope.Get(begin, begin + length));
+    } else if (move.action == MoveAction::kReduceRight) {
+      value = Reduced(chunk.rope.Get(begin, begin + length), value);
+    }
+    chunk.rope.Put(begin, {value, 0, length});
+  }
+  if (!contributions.empty()) {
+    Contributions(std::move(contributions), step, index);
+  }
+}
+
+Value Emission::Receive(const Move& move, size_t step, size_t index) {
+  // The length at the receiver is the length at the sender.
+  const int64_t length = Length(chunks_[index], move.target, move.count);
+  return emit_->Emit1("weft.Recv", {},
+                      {{"channel", Channel(move, step, index)},
+                       {"peer", c_.ranks[move.from]},
+                       {"dtype", dtype_},
+                       {"shape", std::vector<int64_t>{length}},
+                       {"rate", c_.rate}});
+}
+
+// The tree of the class TREE as a binary counter: parts come by position, and
+// two sums of the same size become one as soon as both are there. So no more
+// than log2 of the parts are kept.
+void Emission::Contributions(std::vector<const Move*> moves, size_t step,
+                             size_t index) {
+  std::sort(moves.begin(), moves.end(),
+            [](const Move* a, const Move* b) { return a->from < b->from; });
+  Chunk& chunk = chunks_[index];
+  const int64_t begin = chunk.begin[moves[0]->target];
+  const int64_t length = Length(chunk, moves[0]->target, moves[0]->count);
+  std::vector<Value> sums;
+  size_t taken = 0;
+  auto take = [&](Value part) {
+    for (size_t bits = ++taken; bits % 2 == 0; bits /= 2) {
+      part = Reduced(sums.back(), part);
+      sums.pop_back();
+    }
+    sums.push_back(part);
+  };
+  bool mine = false;
+  for (const Move* move : moves) {
+    if (!mine && move->from > me_) {
+      take(chunk.rope.Get(begin, begin + length));
+      mine = true;
+    }
+    take(Receive(*move, step, index));
+  }
+  if (!mine) take(chunk.rope.Get(begin, begin + length));
+  for (; sums.size() > 1; sums.pop_back()) {
+    sums[sums.size() - 2] = Reduced(sums[sums.size() - 2], sums.back());
+  }
+  chunk.rope.Put(begin, {sums[0], 0, length});
+}
+
+Value Emission::Reduced(Value left, Value right) {
+  return emit_->Emit1(OpOf(c_.op), {left, right});
+}
+
+std::string Emission::Channel(const Move& move, size_t step,
+                              size_t chunk) const {
+  return ChannelName(c_.name, agreed_,
+                     absl::StrCat(step, ".", chunk, ".", c_.ranks[move.from],
+                                  ">", c_.ranks[move.to]));
+}
+
+}  // namespace weft

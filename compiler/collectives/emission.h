@@ -1,0 +1,71 @@
+// Emission: one rank's part of a schedule as nodes. See collective.h for the
+// order in which they are made.
+//
+//   Emission emission(&emit, {&schedule, algorithm, position, ...}, blocks);
+//   emission.Run(flat);
+//   Value result = emission.Result(kept_blocks);
+//
+// Threading: thread-compatible. Ownership: refers to its arguments.
+#ifndef WEFT_COMPILER_COLLECTIVES_EMISSION_H_
+#define WEFT_COMPILER_COLLECTIVES_EMISSION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/collectives/collective.h"
+#include "compiler/collectives/rope.h"
+#include "compiler/collectives/schedule.h"
+#include "core/graph/graph.h"
+
+namespace weft {
+
+class Emission {
+ public:
+  // What moves is one-dimensional, `elements` of `dtype` over all blocks.
+  // `agreed` and `provenance` go into channel names and nodes.
+  Emission(GraphEmitter* emit, const Collective& c, const Schedule& schedule,
+           DType dtype, int64_t elements, std::string agreed,
+           std::string provenance);
+
+  // `blocks` lie one after another in `value`: what this rank starts with.
+  void Start(Value value, const std::vector<int>& blocks);
+  void Run();
+  // The blocks, one after another. Pre-condition: they are not all empty.
+  Value Result(const std::vector<int>& blocks);
+
+ private:
+  // What this rank has of one chunk, place after place.
+  struct Chunk {
+    std::vector<int64_t> begin;  // of each place, and the end
+    Rope rope;
+  };
+
+  int64_t Length(const Chunk& chunk, int first, int count) const {
+    return chunk.begin[first + count] - chunk.begin[first];
+  }
+  // Elements of chunk `index` of a block, and where they begin in it.
+  int64_t PieceBegin(int64_t index, int block) const;
+  int64_t PieceLength(int64_t index, int block) const;
+
+  void Sends(size_t step, size_t chunk);
+  void Receives(size_t step, size_t chunk);
+  Value Receive(const Move& move, size_t step, size_t chunk);
+  void Contributions(std::vector<const Move*> moves, size_t step, size_t chunk);
+  Value Reduced(Value left, Value right);
+  std::string Channel(const Move& move, size_t step, size_t chunk) const;
+
+  GraphEmitter* emit_;
+  const Collective& c_;
+  const Schedule& schedule_;
+  DType dtype_;
+  std::string agreed_, provenance_;
+  int me_;
+  std::vector<int64_t> block_sizes_;
+  int64_t chunk_elements_;  // of a block
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_COLLECTIVES_EMISSION_H_
