@@ -312,9 +312,10 @@ absl::Status Domain::Close(
     for (size_t i = 0; i < count; ++i) sink(events[i]);
     if (count > 0) continue;
     // Nothing to poll: what it still waits for comes, or it is shared memory.
-    const bool sleeps = has_wait();
-    WEFT_ASSIGN_OR_RETURN(const bool more, sleeps ? Wait(kCloseWaitNs) : false);
-    if (!more) return Fail("domain_close", code, status);
+    const absl::Status busy = Fail("domain_close", code, status);
+    if (shared_live_ > 0 || !has_wait()) return busy;
+    WEFT_ASSIGN_OR_RETURN(const bool more, Wait(kCloseWaitNs));
+    if (!more) return busy;
   }
   return absl::OkStatus();
 }
