@@ -1,6 +1,7 @@
 #include "compiler/collectives/cost.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,30 @@ void Meter::Add(const ScheduleStep& step) {
   ++cost_.steps;
 }
 
+struct Candidate {
+  CollectiveAlgorithm algorithm;
+  std::string why_not;  // "": it can
+  OrderClass order = OrderClass::kNone;
+  CollectiveCost cost;
+  bool fits = false;  // can, and in the order that is asked for
+};
+
+std::string Line(const Candidate& c, OrderClass required) {
+  if (!c.why_not.empty()) {
+    return absl::StrCat(Name(c.algorithm), ": no (", c.why_not, ")");
+  }
+  std::string line = absl::StrFormat(
+      "%s: %.2f us, %d steps, %d bytes sent by one rank, %d by all, %d across "
+      "hosts",
+      Name(c.algorithm), c.cost.seconds * 1e6, c.cost.steps, c.cost.rank_bytes,
+      c.cost.total_bytes, c.cost.across_bytes);
+  if (c.order != OrderClass::kNone) {
+    absl::StrAppend(&line, ", order ", Name(c.order));
+  }
+  if (!c.fits) absl::StrAppend(&line, " (", Name(required), " is asked for)");
+  return line;
+}
+
 }  // namespace
 
 CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
@@ -97,41 +122,35 @@ absl::StatusOr<CollectiveChoice> ChooseAlgorithm(CollectiveKind kind,
                                                  const CollectiveGroup& group,
                                                  const Topology& topology,
                                                  OrderClass required) {
-  CollectiveChoice choice;
-  bool found = false;
+  std::vector<Candidate> all;
+  const Candidate* best = nullptr;
+  all.reserve(kNumCollectiveAlgorithms);
   for (int i = 1; i < kNumCollectiveAlgorithms; ++i) {
-    const auto algorithm = static_cast<CollectiveAlgorithm>(i);
-    absl::StrAppend(&choice.explain, Name(algorithm), ": ");
-    const std::string why_not = WhyNot(kind, algorithm, group);
-    if (!why_not.empty()) {
-      absl::StrAppend(&choice.explain, "no (", why_not, ")\n");
-      continue;
+    Candidate c{static_cast<CollectiveAlgorithm>(i)};
+    c.why_not = WhyNot(kind, c.algorithm, group);
+    if (c.why_not.empty()) {
+      c.order = OrderClassOf(kind, c.algorithm);
+      c.cost = CostOf(kind, c.algorithm, bytes, group, topology);
+      c.fits = required == OrderClass::kNone || c.order == OrderClass::kNone ||
+               c.order == required;
     }
-    const OrderClass order = OrderClassOf(kind, algorithm);
-    const bool fits = required == OrderClass::kNone ||
-                      order == OrderClass::kNone || order == required;
-    const CollectiveCost cost = CostOf(kind, algorithm, bytes, group, topology);
-    absl::StrAppendFormat(&choice.explain,
-                          "%.2f us, %d steps, %d bytes sent by one rank, %d by "
-                          "all, %d across hosts",
-                          cost.seconds * 1e6, cost.steps, cost.rank_bytes,
-                          cost.total_bytes, cost.across_bytes);
-    if (order != OrderClass::kNone) {
-      absl::StrAppend(&choice.explain, ", order ", Name(order));
+    all.push_back(std::move(c));
+    if (!all.back().fits) continue;
+    if (best == nullptr || all.back().cost.seconds < best->cost.seconds) {
+      best = &all.back();
     }
-    absl::StrAppend(
-        &choice.explain,
-        fits ? "\n" : absl::StrCat(" (", Name(required), " is asked for)\n"));
-    if (!fits || (found && cost.seconds >= choice.cost.seconds)) continue;
-    found = true;
-    choice.algorithm = algorithm;
-    choice.cost = cost;
   }
-  if (found) return choice;
+  std::string explain;
+  for (const Candidate& c : all) {
+    absl::StrAppend(&explain, Line(c, required),
+                    &c == best ? " (chosen)\n" : "\n");
+  }
+  if (best != nullptr)
+    return CollectiveChoice{best->algorithm, best->cost, explain};
   return MakeError(
       ErrorCode::kBadValue,
       absl::StrCat("no algorithm does ", Name(kind), " over ", group.size,
-                   " ranks in order ", Name(required), ":\n", choice.explain));
+                   " ranks in order ", Name(required), ":\n", explain));
 }
 
 }  // namespace weft

@@ -28,6 +28,14 @@ Emission::Emission(GraphEmitter* emit, const Collective& c,
       me_(static_cast<int>(std::find(c.ranks.begin(), c.ranks.end(), c.rank) -
                            c.ranks.begin())),
       block_sizes_(BlockSizes(elements, schedule.num_blocks)) {
+  for (const ScheduleStep& step : schedule.steps) {
+    sends_.emplace_back();
+    receives_.emplace_back();
+    for (const Move& move : step.moves) {
+      if (move.from == me_) sends_.back().push_back(move);
+      if (move.to == me_) receives_.back().push_back(move);
+    }
+  }
   const int64_t largest = block_sizes_[0];
   chunk_elements_ = c.chunk_elements == 0 ? std::max<int64_t>(largest, 1)
                                           : std::min(c.chunk_elements, largest);
@@ -105,8 +113,7 @@ void Emission::Sends(size_t step, size_t index) {
   Chunk& chunk = chunks_[index];
   emit_->set_provenance(
       absl::StrCat(provenance_, ", step ", schedule_.steps[step].name));
-  for (const Move& move : schedule_.steps[step].moves) {
-    if (move.from != me_) continue;
+  for (const Move& move : sends_[step]) {
     const int64_t begin = chunk.begin[move.source];
     const int64_t end = chunk.begin[move.source + move.count];
     if (begin == end) continue;
@@ -121,12 +128,12 @@ void Emission::Receives(size_t step, size_t index) {
   Chunk& chunk = chunks_[index];
   emit_->set_provenance(
       absl::StrCat(provenance_, ", step ", schedule_.steps[step].name));
-  std::vector<const Move*> contributions;
-  for (const Move& move : schedule_.steps[step].moves) {
+  std::vector<Move> contributions;
+  for (const Move& move : receives_[step]) {
     const int64_t length = Length(chunk, move.target, move.count);
-    if (move.to != me_ || length == 0) continue;
+    if (length == 0) continue;
     if (move.action == MoveAction::kContribute) {
-      contributions.push_back(&move);
+      contributions.push_back(move);
       continue;
     }
     const int64_t begin = chunk.begin[move.target];
@@ -157,13 +164,13 @@ Value Emission::Receive(const Move& move, size_t step, size_t index) {
 // The tree of the class TREE as a binary counter: parts come by position, and
 // two sums of the same size become one as soon as both are there. So no more
 // than log2 of the parts are kept.
-void Emission::Contributions(std::vector<const Move*> moves, size_t step,
+void Emission::Contributions(std::vector<Move> moves, size_t step,
                              size_t index) {
   std::sort(moves.begin(), moves.end(),
-            [](const Move* a, const Move* b) { return a->from < b->from; });
+            [](const Move& a, const Move& b) { return a.from < b.from; });
   Chunk& chunk = chunks_[index];
-  const int64_t begin = chunk.begin[moves[0]->target];
-  const int64_t length = Length(chunk, moves[0]->target, moves[0]->count);
+  const int64_t begin = chunk.begin[moves[0].target];
+  const int64_t length = Length(chunk, moves[0].target, moves[0].count);
   std::vector<Value> sums;
   size_t taken = 0;
   auto take = [&](Value part) {
@@ -174,12 +181,12 @@ void Emission::Contributions(std::vector<const Move*> moves, size_t step,
     sums.push_back(part);
   };
   bool mine = false;
-  for (const Move* move : moves) {
-    if (!mine && move->from > me_) {
+  for (const Move& move : moves) {
+    if (!mine && move.from > me_) {
       take(chunk.rope.Get(begin, begin + length));
       mine = true;
     }
-    take(Receive(*move, step, index));
+    take(Receive(move, step, index));
   }
   if (!mine) take(chunk.rope.Get(begin, begin + length));
   for (; sums.size() > 1; sums.pop_back()) {

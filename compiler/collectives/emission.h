@@ -51,13 +51,14 @@ class Emission {
   void Sends(size_t step, size_t chunk);
   void Receives(size_t step, size_t chunk);
   Value Receive(const Move& move, size_t step, size_t chunk);
-  void Contributions(std::vector<const Move*> moves, size_t step, size_t chunk);
+  void Contributions(std::vector<Move> moves, size_t step, size_t chunk);
   Value Reduced(Value left, Value right);
   std::string Channel(const Move& move, size_t step, size_t chunk) const;
 
   GraphEmitter* emit_;
   const Collective& c_;
   const Schedule& schedule_;
+  std::vector<std::vector<Move>> sends_, receives_;  // this rank's, by step
   DType dtype_;
   std::string agreed_, provenance_;
   int me_;
