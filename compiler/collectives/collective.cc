@@ -121,6 +121,10 @@ bool IsRoot(const Collective& c) { return c.ranks[c.root] == c.rank; }
 
 absl::Status CheckInput(const Graph& graph, const Collective& c, Value input,
                         const TensorType& type) {
+  for (int32_t node : c.after) {
+    if (graph.Contains(node)) continue;
+    return Bad(c, absl::StrCat("there is no node [", node, "] to come after"));
+  }
   const bool gives =
       (c.kind != Kind::kBroadcast && c.kind != Kind::kScatter) || IsRoot(c);
   if (gives != input.valid()) {
@@ -275,7 +279,7 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
     result = EmptyResult(c, type, !after.empty(), &emit);
   } else {
     const DType wire = WireType(c, type.dtype);
-    Emission emission(&emit, c, schedule, wire, elements,
+    Emission emission(graph, &emit, c, schedule, wire, elements,
                       AgreedOf(c, algorithm, type), provenance);
     if (input.valid()) {
       emission.Start(Cast(FlatOperand(c, Expr(emit, input)), wire), before);

@@ -36,10 +36,9 @@
 // of its order class (kinds.h) and does not depend on chunks, timing or
 // threads.
 //
-// Order: the operand apart, a rank's nodes are made operands first, so by id is
-// an order to run them in. Over all ranks there is one linear order that
-// contains every rank's: the list that all derive from the same schedule
-// (schedule.h), for chunks c:
+// Order: a rank's nodes are made operands first, so by id is an order to run
+// them in. Over all ranks there is one linear order that contains every rank's:
+// the list that all derive from the same schedule (schedule.h), for chunks c:
 //
 //   sends of step 0, all c;  for each step s, each c: receives (s, c) and what
 //   is made of them, then sends (s + 1, c)
@@ -49,9 +48,14 @@
 // ranks that run their nodes by id, wait in receives and do not wait in sends
 // come to an end. The same holds for several collectives where all ranks add
 // those that they share in one order, and for groups that overlap where one
-// order of all collectives of the job contains that of each rank. Passes that
-// add, remove or merge other nodes keep this; one that makes Sends or Recvs
-// anew must keep their order.
+// order of all collectives of the job contains that of each rank.
+//
+// Control edges keep that order where other passes make the operand anew, with
+// a later id: each Send comes after the Send before it, each Recv of (s, c)
+// after the last Send of (<= s, c), those of step 0 after all Sends of step 0;
+// a Recv without a Send before it after the operand. A rank that gives nothing
+// has nothing that holds its first Recv back; where that matters, `after` names
+// what must have acted before.
 //
 // Chunks: with `chunk_elements`, each block of the schedule is cut into chunks
 // of so many elements, and each step of a chunk is an edge of its own: chunk 1
@@ -94,6 +98,9 @@ struct Collective {
   std::vector<std::vector<int>> hosts;
   Topology topology;
   OrderClass order = OrderClass::kTree;  // kNone: any
+  // Nodes of this graph that act before this rank's first Send and Recv, as the
+  // last node of the collective before. Most need none: see Order above.
+  std::vector<int32_t> after;
   // Where the nodes are placed (Node::device, Node::stage).
   std::string device;
   int stage = -1;

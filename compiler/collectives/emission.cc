@@ -16,10 +16,11 @@ absl::string_view OpOf(ReduceOp op) {
 
 }  // namespace
 
-Emission::Emission(GraphEmitter* emit, const Collective& c,
+Emission::Emission(Graph* graph, GraphEmitter* emit, const Collective& c,
                    const Schedule& schedule, DType dtype, int64_t elements,
                    std::string agreed, std::string provenance)
-    : emit_(emit),
+    : graph_(graph),
+      emit_(emit),
       c_(c),
       schedule_(schedule),
       dtype_(dtype),
@@ -41,7 +42,7 @@ Emission::Emission(GraphEmitter* emit, const Collective& c,
                                           : std::min(c.chunk_elements, largest);
   const int64_t count = (largest + chunk_elements_ - 1) / chunk_elements_;
   for (int64_t i = 0; i < count; ++i) {
-    Chunk chunk{{0}, Rope(emit)};
+    Chunk chunk{{0}, Rope(emit), -1};
     for (int block : schedule.order) {
       chunk.begin.push_back(chunk.begin.back() + PieceLength(i, block));
     }
@@ -58,6 +59,7 @@ int64_t Emission::PieceLength(int64_t index, int block) const {
 }
 
 void Emission::Start(Value value, const std::vector<int>& blocks) {
+  operand_ = value.node;
   std::vector<int64_t> at(schedule_.num_blocks, -1);  // of a block in `value`
   int64_t next = 0;
   for (int block : blocks) {
@@ -78,6 +80,7 @@ void Emission::Start(Value value, const std::vector<int>& blocks) {
 void Emission::Run() {
   const size_t steps = schedule_.steps.size();
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) Sends(0, chunk);
+  for (Chunk& chunk : chunks_) chunk.last_send = last_send_;
   for (size_t step = 0; step < steps; ++step) {
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       Receives(step, chunk);
@@ -121,6 +124,7 @@ void Emission::Sends(size_t step, size_t index) {
         "weft.Send", {chunk.rope.Get(begin, end)},
         {{"channel", Channel(move, step, index)}, {"peer", c_.ranks[move.to]}},
         0);
+    chunk.last_send = last_send_ = Ordered(last_send_);
   }
 }
 
@@ -153,12 +157,29 @@ void Emission::Receives(size_t step, size_t index) {
 Value Emission::Receive(const Move& move, size_t step, size_t index) {
   // The length at the receiver is the length at the sender.
   const int64_t length = Length(chunks_[index], move.target, move.count);
-  return emit_->Emit1("weft.Recv", {},
-                      {{"channel", Channel(move, step, index)},
-                       {"peer", c_.ranks[move.from]},
-                       {"dtype", dtype_},
-                       {"shape", std::vector<int64_t>{length}},
-                       {"rate", c_.rate}});
+  Value value = emit_->Emit1("weft.Recv", {},
+                             {{"channel", Channel(move, step, index)},
+                              {"peer", c_.ranks[move.from]},
+                              {"dtype", dtype_},
+                              {"shape", std::vector<int64_t>{length}},
+                              {"rate", c_.rate}});
+  Ordered(chunks_[index].last_send);
+  return value;
+}
+
+int32_t Emission::Ordered(int32_t before) {
+  if (!emit_->status().ok()) return before;
+  const int32_t id = graph_->id_bound() - 1;
+  if (before >= 0) {
+    graph_->AddControlInput(id, before);
+    return id;
+  }
+  // A Send of step 0 reads the operand: an edge would only be in passes' way.
+  if (operand_ >= 0 && graph_->node(id)->Is(OpId::kRecv)) {
+    graph_->AddControlInput(id, operand_);
+  }
+  for (int32_t node : c_.after) graph_->AddControlInput(id, node);
+  return id;
 }
 
 // The tree of the class TREE as a binary counter: parts come by position, and

@@ -24,9 +24,9 @@ class Emission {
  public:
   // What moves is one-dimensional, `elements` of `dtype` over all blocks.
   // `agreed` and `provenance` go into channel names and nodes.
-  Emission(GraphEmitter* emit, const Collective& c, const Schedule& schedule,
-           DType dtype, int64_t elements, std::string agreed,
-           std::string provenance);
+  Emission(Graph* graph, GraphEmitter* emit, const Collective& c,
+           const Schedule& schedule, DType dtype, int64_t elements,
+           std::string agreed, std::string provenance);
 
   // `blocks` lie one after another in `value`: what this rank starts with.
   void Start(Value value, const std::vector<int>& blocks);
@@ -39,6 +39,7 @@ class Emission {
   struct Chunk {
     std::vector<int64_t> begin;  // of each place, and the end
     Rope rope;
+    int32_t last_send = -1;  // that its receives come after
   };
 
   int64_t Length(const Chunk& chunk, int first, int count) const {
@@ -52,9 +53,13 @@ class Emission {
   void Receives(size_t step, size_t chunk);
   Value Receive(const Move& move, size_t step, size_t chunk);
   void Contributions(std::vector<Move> moves, size_t step, size_t chunk);
+  // Puts the node made last, a Send or Recv, after `before` or, where that is
+  // -1, after the operand and Collective::after. Its id.
+  int32_t Ordered(int32_t before);
   Value Reduced(Value left, Value right);
   std::string Channel(const Move& move, size_t step, size_t chunk) const;
 
+  Graph* graph_;
   GraphEmitter* emit_;
   const Collective& c_;
   const Schedule& schedule_;
@@ -65,6 +70,8 @@ class Emission {
   std::vector<int64_t> block_sizes_;
   int64_t chunk_elements_;  // of a block
   std::vector<Chunk> chunks_;
+  int32_t operand_ = -1;    // node that the operand comes from
+  int32_t last_send_ = -1;  // of all chunks
 };
 
 }  // namespace weft

@@ -148,6 +148,12 @@ Tensor ResultAt(const Collective& c, DType dtype, const std::vector<Tensor>& x,
 absl::Status CheckNodes(const Graph& graph, const Collective& c) {
   WEFT_RETURN_IF_ERROR(VerifyGraph(graph));
   for (const Node* node : graph.Nodes()) {
+    for (Value v : node->inputs()) {
+      if (v.node < node->id()) continue;
+      return MakeError(
+          ErrorCode::kInternal,
+          absl::StrCat("node ", node->name(), " stands before its operand"));
+    }
     if (node->Is(OpId::kVariable) || node->Is(OpId::kOutput)) continue;
     if (node->provenance.size() == 1 &&
         node->provenance[0].find("collective: ") == 0 &&
@@ -216,7 +222,7 @@ absl::StatusOr<std::vector<Literal>> RunCollective(
     AddFeed(&job[mine.rank], c, operands[p]);
   }
   WEFT_ASSIGN_OR_RETURN(std::vector<InterpretResult> results,
-                        InterpretJob(job, JobOrder::kById));
+                        InterpretJob(job, JobOrder::kInOrder));
   std::vector<Literal> by_position;
   for (int rank : c.ranks) {
     auto it = results[rank].outputs.find(c.name);

@@ -37,8 +37,9 @@ absl::Status AddToGraph(Graph* graph, const Collective& c,
 void AddFeed(RankProgram* program, const Collective& c, const Literal& operand);
 
 // Results by position, from a job of all ranks up to the group's highest; an
-// invalid literal where there is none. Ranks run by id (JobOrder::kById). Also
-// proves each graph well-formed and that every node tells where it is from.
+// invalid literal where there is none. Ranks run in order (JobOrder::kInOrder).
+// Also proves each graph well-formed, its ids an order to run in, and that
+// every node tells where it is from.
 absl::StatusOr<std::vector<Literal>> RunCollective(
     const Collective& c, const TensorType& type,
     const std::vector<Literal>& operands);

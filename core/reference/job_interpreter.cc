@@ -57,10 +57,6 @@ absl::Status Job::Prepare() {
     runs_.emplace_back(*p.graph, p.feeds, p.micro_feeds);
     WEFT_RETURN_IF_ERROR(runs_.back().Prepare());
     pending_[rank] = runs_.back().order();
-    if (order_ == JobOrder::kById) {
-      std::sort(pending_[rank].begin(), pending_[rank].end(),
-                [](const Node* a, const Node* b) { return a->id() < b->id(); });
-    }
   }
   return absl::OkStatus();
 }
@@ -105,14 +101,9 @@ absl::StatusOr<bool> Job::Advance(int rank) {
       WEFT_RETURN_IF_ERROR(Act(rank, node));
     } else if (order_ == JobOrder::kReady) {
       left.push_back(&node);
-    } else if (node.Is(OpId::kRecv) && runs_[rank].CanAct(node)) {
+    } else {  // a weft.Recv, as all before it is done
       left.assign(pending.begin() + i, pending.end());
       break;
-    } else {
-      return MakeError(
-          ErrorCode::kBadGraph,
-          absl::StrCat("rank ", rank, ": node '", node.name(), "' [", node.id(),
-                       "] stands before what it needs"));
     }
   }
   const bool moved = left.size() < pending.size();

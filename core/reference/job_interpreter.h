@@ -32,9 +32,10 @@ struct RankProgram {
 
 enum class JobOrder : uint8_t {
   kReady,  // a rank does whatever it can
-  // A rank does its nodes by id and waits in each weft.Recv, as it does where
-  // all lie on one ordered stream. Sends do not wait.
-  kById,
+  // A rank does its nodes in the order of Graph::TopologicalOrder and waits in
+  // each weft.Recv, as it does where all lie on one ordered stream. Sends do
+  // not wait.
+  kInOrder,
 };
 
 // `ranks` by rank number. Errors: what MatchChannels (core/graph/channels.h)

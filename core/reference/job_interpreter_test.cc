@@ -50,7 +50,7 @@ constexpr char kReceiver[] = R"(
 
 TEST(JobInterpreterTest, RecvGivesWhatSendTook) {
   Graph a = Parse(kSender), b = Parse(kReceiver);
-  for (JobOrder order : {JobOrder::kReady, JobOrder::kById}) {
+  for (JobOrder order : {JobOrder::kReady, JobOrder::kInOrder}) {
     // Rank 1 stands first in no order: it waits for rank 0 wherever that is.
     auto r = RunAll({&a, &b}, {{"x", {F({1, 2})}}}, order);
     ASSERT_TRUE(r.ok()) << r.status();
@@ -169,8 +169,8 @@ TEST(JobInterpreterTest, RanksThatWaitForEachOther) {
                "rank 1 waits in node 'r' for channel 'c' from rank 0"});
 }
 
-// By id a receive holds up the send behind it; by what is ready it does not.
-TEST(JobInterpreterTest, OrderByIdWaitsInReceives) {
+// In order a receive holds up the send behind it; by what is ready it does not.
+TEST(JobInterpreterTest, OneOrderWaitsInReceives) {
   auto receive_first = [](int peer) {
     const std::string p = std::to_string(peer);
     return Parse(
@@ -186,9 +186,9 @@ TEST(JobInterpreterTest, OrderByIdWaitsInReceives) {
   auto ready = RunAll({&a, &b}, feeds, JobOrder::kReady);
   ASSERT_TRUE(ready.ok()) << ready.status();
   EXPECT_TRUE((*ready)[1].outputs["o"].at(0) == F({1, 2}));
-  absl::Status by_id = RunAll({&a, &b}, feeds, JobOrder::kById).status();
-  EXPECT_EQ(ErrorCodeOf(by_id), ErrorCode::kBadGraph);
-  EXPECT_THAT(by_id.message(), HasSubstr("no rank can go on"));
+  absl::Status in_order = RunAll({&a, &b}, feeds, JobOrder::kInOrder).status();
+  EXPECT_EQ(ErrorCodeOf(in_order), ErrorCode::kBadGraph);
+  EXPECT_THAT(in_order.message(), HasSubstr("no rank can go on"));
 }
 
 TEST(JobInterpreterTest, ErrorsNameTheRank) {
