@@ -1,7 +1,10 @@
 #include "compiler/collectives/cost.h"
 
 #include <cmath>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/collectives/rope.h"
@@ -162,7 +165,15 @@ TEST(ScheduleTest, MovesWhatIsThere) {
             }
           }
           for (const ScheduleStep& step : s.steps) {
+            std::set<std::pair<int, int>> pairs;
+            std::map<int, int> shared;  // where contributions go, by receiver
             for (const Move& m : step.moves) {
+              // One channel a pair, step and chunk; one range a receiver.
+              ASSERT_TRUE(pairs.insert({m.from, m.to}).second);
+              if (m.action == MoveAction::kContribute) {
+                ASSERT_EQ(shared.emplace(m.to, m.target).first->second,
+                          m.target);
+              }
               for (int i = 0; i < m.count; ++i) {
                 ASSERT_TRUE(has[m.from][m.source + i])
                     << Name(kind) << " " << Name(algorithm) << " " << size;

@@ -130,4 +130,32 @@ std::string AlgorithmNamesFor(CollectiveKind kind,
                        });
 }
 
+bool HasBefore(CollectiveKind kind, const CollectiveGroup& group, int position,
+               int block) {
+  switch (kind) {
+    case Kind::kAllGather:
+    case Kind::kGather:
+      return block == position;
+    case Kind::kBroadcast:
+    case Kind::kScatter:
+      return position == group.root;
+    default:
+      return true;
+  }
+}
+
+bool HasAfter(CollectiveKind kind, const CollectiveGroup& group, int position,
+              int block) {
+  switch (kind) {
+    case Kind::kReduceScatter:
+    case Kind::kScatter:
+      return block == position;
+    case Kind::kReduce:
+    case Kind::kGather:
+      return position == group.root;
+    default:
+      return true;
+  }
+}
+
 }  // namespace weft

@@ -109,6 +109,14 @@ std::vector<CollectiveAlgorithm> AlgorithmsFor(CollectiveKind kind,
 std::string AlgorithmNamesFor(CollectiveKind kind,
                               const CollectiveGroup& group);
 
+// Whether `position` has `block` (of schedule.h) before and after. With
+// all-to-all, where block i is what goes to, and then what came from, position
+// i, always.
+bool HasBefore(CollectiveKind kind, const CollectiveGroup& group, int position,
+               int block);
+bool HasAfter(CollectiveKind kind, const CollectiveGroup& group, int position,
+              int block);
+
 }  // namespace weft
 
 #endif  // WEFT_COMPILER_COLLECTIVES_KINDS_H_

@@ -68,14 +68,6 @@ Schedule MakeSchedule(CollectiveKind kind, CollectiveAlgorithm algorithm,
 // one more than the others.
 std::vector<int64_t> BlockSizes(int64_t total, int blocks);
 
-// Whether `position` has `block` before and after the collective. With
-// all-to-all, where block i is what goes to, and then what came from, position
-// i, always.
-bool HasBefore(CollectiveKind kind, const CollectiveGroup& group, int position,
-               int block);
-bool HasAfter(CollectiveKind kind, const CollectiveGroup& group, int position,
-              int block);
-
 }  // namespace weft
 
 #endif  // WEFT_COMPILER_COLLECTIVES_SCHEDULE_H_
