@@ -26,6 +26,25 @@ absl::Status AddMetric(Graph* graph, const std::string& name, Value value) {
       .status();
 }
 
+// Gives every running statistic's update a multiplier. (An operand is added by
+// making the node anew; nothing reads an update.)
+absl::Status GateStatistics(Graph* graph, Value multiplier) {
+  for (Node* node : graph->Nodes()) {
+    if (!node->Is(OpId::kEmaUpdate)) continue;
+    const Node old = *node;
+    WEFT_RETURN_IF_ERROR(graph->Remove(old.id()));
+    WEFT_ASSIGN_OR_RETURN(
+        Node * gated,
+        graph->Add("weft.EmaUpdate", old.name(),
+                   {old.input(0), old.input(1), multiplier}, old.attrs()));
+    gated->device = old.device;
+    gated->stage = old.stage;
+    gated->provenance = old.provenance;
+    gated->provenance.push_back("training: loss scale");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LossScale> AddLossScale(Graph* graph, const LossScaleSpec& spec,
@@ -71,7 +90,9 @@ absl::StatusOr<Value> AddScaleUpdate(Graph* graph, const LossScale& scale,
              {"growth_interval", spec.growth_interval}},
             2);
   emit.Emit1("weft.Assign", {scale.skipped_steps, skipped});
+  Value one_or_nan = zero + 1.0;
   WEFT_RETURN_IF_ERROR(emit.status());
+  WEFT_RETURN_IF_ERROR(GateStatistics(graph, one_or_nan));
   WEFT_RETURN_IF_ERROR(AddMetric(graph, "loss_scale", scale.scale));
   WEFT_RETURN_IF_ERROR(AddMetric(graph, "skipped_steps", skipped));
   return scaled;

@@ -16,7 +16,8 @@
 // "loss_scale/good_steps", that weft.LossScaleUpdate changes, and
 // "loss_scale/skipped_steps", that counts. A step whose gradients are not all
 // finite, which their norm tells, or whose loss is not, is skipped: its
-// multiplier is NaN, with which updates change nothing.
+// multiplier is NaN, with which updates change nothing; nor do those of running
+// statistics, which are multiplied by 1 or NaN.
 //
 // Threading: thread-safe functions.
 #ifndef WEFT_COMPILER_TRAINING_LOSS_SCALE_H_
@@ -48,7 +49,8 @@ absl::StatusOr<LossScale> AddLossScale(Graph* graph, const LossScaleSpec& spec,
 
 // Of a dynamic scale: its update by the gradients' norm and the loss, the
 // outputs "loss_scale" (of this step) and "skipped_steps" (so far, this one
-// included). Returns the multiplier, or NaN where one of the two is not finite.
+// included), and a multiplier for updates of running statistics. Returns the
+// multiplier, or NaN where one of the two is not finite.
 absl::StatusOr<Value> AddScaleUpdate(Graph* graph, const LossScale& scale,
                                      Value norm, Value loss, Value multiplier);
 

@@ -34,16 +34,22 @@ TrainingSpec Spec() {
 }
 
 // The fields of a batch; sample i of the step is the same however it is cut.
-std::vector<Literal> Batch(int64_t first, int64_t count, int64_t padding = 0) {
+std::vector<Literal> Batch(int64_t first, int64_t count, int64_t padding = 0,
+                           const Shape& image = Shape({2, 2})) {
+  const int64_t pixels = image.num_elements();
+  std::vector<int64_t> dims = {count};
+  for (int i = 0; i < image.rank(); ++i) dims.push_back(image.dim(i));
   std::vector<uint8_t> images;
   std::vector<int32_t> labels;
   std::vector<float> weights;
   for (int64_t i = first; i < first + count; ++i) {
-    for (int k = 0; k < 4; ++k) images.push_back((i * 37 + k * 91) % 256);
+    for (int64_t k = 0; k < pixels; ++k) {
+      images.push_back((i * 37 + k * 91) % 256);
+    }
     labels.push_back(i % kClasses);
     weights.push_back(i - first < count - padding ? 1 : 0);
   }
-  return {Literal::Of<uint8_t>({count, 2, 2}, images),
+  return {Literal::Of<uint8_t>(Shape(dims), images),
           Literal::Of<int32_t>({count}, labels),
           Literal::Of<float>({count}, weights)};
 }
@@ -71,7 +77,8 @@ struct StepResult {
 };
 
 // One step over 4 samples in `micro` micro-batches; changes `state`.
-StepResult Step(const Graph& train, State* state, int64_t step, int micro = 1) {
+StepResult Step(const Graph& train, State* state, int64_t step, int micro = 1,
+                const Shape& image = Shape({2, 2})) {
   Feeds feeds;
   for (const auto& [name, value] : *state) feeds[name] = {value};
   for (const Node* node : train.Nodes()) {
@@ -79,7 +86,8 @@ StepResult Step(const Graph& train, State* state, int64_t step, int micro = 1) {
   }
   std::vector<Feeds> batches(micro);
   for (int m = 0; m < micro; ++m) {
-    batches[m]["data/train"] = Batch(step * 4 + m * 4 / micro, 4 / micro);
+    batches[m]["data/train"] =
+        Batch(step * 4 + m * 4 / micro, 4 / micro, 0, image);
   }
   absl::StatusOr<InterpretResult> result = Interpret(train, feeds, batches);
   EXPECT_TRUE(result.ok()) << result.status();
@@ -407,6 +415,42 @@ TEST(TrainingTest, AStepThatOverflowsIsSkippedAndHalvesTheScale) {
     EXPECT_EQ(state.at("loss_scale/good_steps").ToDoubles()[0], good_steps);
   }
   EXPECT_EQ(state.at("loss_scale/skipped_steps").ToDoubles()[0], skipped);
+}
+
+// Nor does it reach the running statistics, in whose averages an infinity would
+// stay for ever.
+TEST(TrainingTest, AStepThatOverflowsLeavesRunningStatisticsAlone) {
+  TrainingSpec spec = HalfSpec();
+  spec.data.image = Shape({1, 10, 10});
+  const models::ModelArgs args = {
+      {"channels", "2"}, {"hidden", "4"}, {"batch_norm", "1"}};
+  for (int micro : {1, 2}) {
+    spec.micro_batches = micro;
+    spec.loss_scale.value = 1e30;
+    Graph model =
+        models::BuildModel("lenet", args, {4 / micro, spec.data.image, 3})
+            .value();
+    Graph train = BuildTrainGraph(model, spec).value();
+    ASSERT_TRUE(VerifyGraph(train).ok()) << VerifyGraph(train);
+    State state = Initial(train, 1);
+    const State before = state;
+    EXPECT_EQ(Step(train, &state, 0, micro, spec.data.image).skipped, 1);
+    for (const char* name : {"norm1/running_mean", "norm1/running_var"}) {
+      EXPECT_EQ(state.at(name), before.at(name)) << name;
+    }
+    // The same step at a scale that fits averages them, as without a scale.
+    state["loss_scale"] = Literal::Scalar<float>(16);
+    EXPECT_EQ(Step(train, &state, 0, micro, spec.data.image).skipped, 1);
+    spec.loss_scale.kind = LossScaleSpec::Kind::kNone;
+    Graph plain = BuildTrainGraph(model, spec).value();
+    spec.loss_scale.kind = LossScaleSpec::Kind::kDynamic;
+    State other = Initial(plain, 1);
+    Step(plain, &other, 0, micro, spec.data.image);
+    for (const char* name : {"norm1/running_mean", "norm1/running_var"}) {
+      EXPECT_FALSE(state.at(name) == before.at(name)) << name;
+      EXPECT_EQ(state.at(name), other.at(name)) << name;
+    }
+  }
 }
 
 TEST(TrainingTest, ModelsThatDoNotFitAreNamed) {

@@ -206,6 +206,7 @@ TEST(UpdateTest, DecompositionsAreTheDefinition) {
     };
     for (const OpCase& c : std::vector<OpCase>{
              {"weft.EmaUpdate", {{"momentum", 0.9}}, {p, g}},
+             {"weft.EmaUpdate", {{"momentum", 0.9}}, {p, g, lr}},
              {"weft.SgdUpdate", wd, {p, g, lr}},
              {"weft.MomentumUpdate", with({{"momentum", 0.9}}), {p, m, g, lr}},
              {"weft.MomentumUpdate",
@@ -238,6 +239,9 @@ TEST(UpdateTest, SeveralVariablesAreAsOneAfterTheOther) {
       {{"weft.EmaUpdate", momentum, {p0, p1, g0, g1}, 2},
        {"weft.EmaUpdate", momentum, {p0, g0}, 1},
        {"weft.EmaUpdate", momentum, {p1, g1}, 1}},
+      {{"weft.EmaUpdate", momentum, {p0, p1, g0, g1, scale}, 2},
+       {"weft.EmaUpdate", momentum, {p0, g0, scale}, 1},
+       {"weft.EmaUpdate", momentum, {p1, g1, scale}, 1}},
       {{"weft.SgdUpdate", {}, {p0, p1, g0, g1, lr}, 2},
        {"weft.SgdUpdate", {}, {p0, g0, lr}, 1},
        {"weft.SgdUpdate", {}, {p1, g1, lr}, 1}},
@@ -270,6 +274,9 @@ TEST(UpdateTest, TheMultiplierScalesGradients) {
   AttrMap decay = {{"weight_decay", 0.5}};
   EXPECT_EQ(ResultOf({"weft.SgdUpdate", decay, {p, g, lr, half}}),
             ResultOf({"weft.SgdUpdate", decay, {p, halved, lr}}));
+  AttrMap momentum = {{"momentum", 0.75}};
+  EXPECT_EQ(ResultOf({"weft.EmaUpdate", momentum, {p, g, half}}),
+            ResultOf({"weft.EmaUpdate", momentum, {p, halved}}));
   OpCase scaled{
       "weft.AdamUpdate", decay, {p, v, v, g, lr, Counter(0), half}, 3};
   OpCase plain{"weft.AdamUpdate", decay, {p, v, v, halved, lr, Counter(0)}, 3};
@@ -288,6 +295,7 @@ TEST(UpdateTest, AMultiplierOfNanLeavesStateAlone) {
   AttrMap momentum = attrs;
   momentum.Set("momentum", 0.9);
   for (const OpCase& c : std::vector<OpCase>{
+           {"weft.EmaUpdate", {{"momentum", 0.9}}, {p, g, nan}, 1},
            {"weft.SgdUpdate", attrs, {p, g, lr, nan}, 1},
            {"weft.MomentumUpdate", momentum, {p, v, g, lr, nan}, 2},
            {"weft.AdamUpdate", attrs, {p, v, v, g, lr, Counter(0), nan}, 3},
@@ -362,6 +370,9 @@ TEST(UpdateTest, Errors) {
   EXPECT_THAT(
       InferText("weft.SgdUpdate", {}, {"f32[2]", "f32[2]", "f32[]", "f64[]"}),
       ErrorWith("WEFT-2005", {"operand 3", "f64[]"}));
+  EXPECT_THAT(InferText("weft.EmaUpdate", {{"momentum", 0.5}},
+                        {"f32[2]", "f32[2]", "f32[2]"}),
+              ErrorWith("WEFT-2004", {"operand 2", "[]", "f32[2]"}));
   EXPECT_THAT(InferText("weft.SgdUpdate", {},
                         {"f32[2]", "f32[3]", "f32[2]", "f32[2]", "f32[]"}, 2),
               ErrorWith("WEFT-2004", {"f32[3]", "f32[2]"}));

@@ -7,9 +7,9 @@
 //   Momentum  v = momentum v + g';  p = p - lr v   (nesterov: g' + momentum v)
 //   Adam      t = step + 1 from the counter
 //             m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2
-//             p = p - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) +
-//             epsilon) decoupled (AdamW): g instead of g', and lr wd p off p as
-//             well
+//             m^ = m / (1 - beta1^t);  v^ = v / (1 - beta2^t)
+//             p = p - lr m^ / (sqrt(v^) + epsilon)
+//             decoupled (AdamW): g for g', and p = p - lr wd p as well
 //   Adagrad   a = a + g'^2;  p = p - lr g' / (sqrt(a) + epsilon)
 //
 // These five update any number of variables (core/ops/update.h); an update of
@@ -17,11 +17,11 @@
 // into arithmetic on the old values followed by a weft.Assign for each tensor
 // of state; weft.Assign itself is a primitive.
 //
-// The multiplier, where there is one: an f32 scalar that gradients are
-// multiplied with first, so that means, clipping and loss scales cost no pass
-// over them. Where it is NaN, the update leaves all its state as it is, bit by
-// bit: that is how a step whose gradients are not finite is skipped. (The
-// counter of Adam counts such steps too.)
+// The multiplier, where there is one: an f32 scalar that gradients (of Ema the
+// value) are multiplied with first, so that means, clipping and loss scales
+// cost no pass over them. Where it is NaN, the update leaves all its state as
+// it is, bit by bit: that is how a step whose gradients are not finite is
+// skipped. (The counter of Adam counts such steps too.)
 #include <limits>
 #include <utility>
 
@@ -78,19 +78,17 @@ absl::Status WrongCount(const OpView& op, const UpdateLayout& layout,
       absl::StrCat("takes ", layout.slots,
                    " operands of state and one "
                    "gradient for each variable, and ",
-                   shared, " more",
-                   shared > 0 ? " (or a multiplier after them)" : "", "; got ",
+                   shared, " more (or a multiplier after them); got ",
                    op.num_inputs()));
 }
 
 // The state of one variable and its gradient have one type; those of different
-// variables have one dtype. `shared`: operands that all share, of which a
-// multiplier may follow where there is any.
+// variables have one dtype. `shared`: operands that all share, after which a
+// multiplier may follow.
 absl::Status InferUpdate(const OpView& op, int shared, CheckRest check,
                          std::vector<TensorType>* out) {
   const UpdateLayout layout = LayoutOfUpdate(op.schema(), op.num_inputs());
-  const int most = shared > 0 ? shared + 1 : 0;
-  if (layout.shared < shared || layout.shared > most) {
+  if (layout.shared < shared || layout.shared > shared + 1) {
     return WrongCount(op, layout, shared);
   }
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
@@ -183,7 +181,7 @@ class Operands {
   }
 
  private:
-  // Always the last one; Ema has none.
+  // Always the last one.
   const Expr& multiplier() const { return all_.back(); }
   bool has_multiplier() const {
     const int always = op_.schema().inputs.min - layout_.slots - 1;

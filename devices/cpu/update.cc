@@ -10,10 +10,11 @@
 //   Adagrad   a += g'^2;  p -= lr g' / (sqrt(a) + epsilon)
 //
 // One launch updates any number of variables: operands are the state of each in
-// turn, one gradient for each, then the learning rate, Adam's counter, and
-// perhaps the multiplier, which leaves all state as it is where it is NaN. The
-// elements of all variables are one range, cut into blocks by shapes alone, so
-// that small ones cost no launch and threads share all of them evenly.
+// turn, one gradient for each, then the learning rate (Ema has none), Adam's
+// counter, and perhaps the multiplier, which leaves all state as it is where it
+// is NaN. The elements of all variables are one range, cut into blocks by
+// shapes alone, so that small ones cost no launch and threads share all of them
+// evenly.
 //
 // Adam reads four arrays and writes three, 28 bytes of f32 an element, and its
 // one square root and one division take less time than that: the corrections
@@ -41,9 +42,9 @@ struct Layout {
   bool rate = false;     // a learning rate []
   bool counter = false;  // then a counter i64[2]
   int variables = 0;
-  int first_shared = 0;     // after state and gradients
-  bool multiplier = false;  // the last operand, []
-  bool wide_rate = false;   // f64, as is the multiplier's
+  int first_shared = 0;    // after state and gradients
+  int multiplier = -1;     // the last operand, []; none where negative
+  bool wide_rate = false;  // f64, as is the multiplier's
   bool wide_multiplier = false;
 
   int Gradient(int variable) const { return variables * slots + variable; }
@@ -76,7 +77,8 @@ bool MakeLayout(const Op& op, Layout* l) {
   l->first_shared = l->variables * (slots + 1);
   const size_t inputs = static_cast<size_t>(l->first_shared + shared);
   const size_t updated = static_cast<size_t>(l->variables * slots);
-  if (!op.Arity(inputs, inputs + (l->rate ? 1 : 0), updated, updated) ||
+  const size_t most = inputs + (op.id == WEFT_OP_ASSIGN ? 0 : 1);
+  if (!op.Arity(inputs, most, updated, updated) ||
       !op.Check(l->variables > 0, "no variable to update")) {
     return false;
   }
@@ -100,8 +102,8 @@ bool MakeLayout(const Op& op, Layout* l) {
     const Tensor& counter = op.in[l->first_shared + 1];
     fits = fits && counter.count == 2 && counter.dtype == WEFT_I64;
   }
-  l->multiplier = op.HasInput(inputs);
-  if (l->multiplier) {
+  if (op.HasInput(inputs)) {
+    l->multiplier = static_cast<int>(inputs);
     fits = fits && IsScalar(op.in[inputs]);
     l->wide_multiplier = op.in[inputs].dtype == WEFT_F64;
   }
@@ -247,9 +249,8 @@ std::unique_ptr<Kernel> MakeSweep(const Op& op, const Layout& l, M make) {
   return MakeKernel(
       [l, range = Range(op, l), make](const Args& a) {
         double multiplier = 1;
-        if (l.multiplier) {
-          multiplier = ReadScalar(a, l.first_shared + (l.counter ? 2 : 1),
-                                  l.wide_multiplier);
+        if (l.multiplier >= 0) {
+          multiplier = ReadScalar(a, l.multiplier, l.wide_multiplier);
         }
         if (multiplier != multiplier) {
           for (int i = 0; i < l.variables * kSlots; ++i) {

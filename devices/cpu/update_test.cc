@@ -44,6 +44,9 @@ TEST(Update, MatchesTheReference) {
            {state(), state(), gradient(), lr}}};
       for (float scale : {0.25f, std::nanf("")}) {
         const Literal multiplier = Literal::Scalar(scale);
+        cases.push_back({"weft.EmaUpdate",
+                         {{"momentum", 0.9}},
+                         {state(), gradient(), multiplier}});
         cases.push_back({"weft.SgdUpdate",
                          {{"weight_decay", 0.1}},
                          {state(), gradient(), lr, multiplier}});
@@ -91,6 +94,16 @@ TEST(Update, SeveralVariablesMatchTheReference) {
         Numerics::kAccumulated);
     ExpectMatchesReference({"weft.AdamUpdate", {}, adam, 15},
                            Numerics::kAccumulated);
+    for (float scale : {1.0f, std::nanf("")}) {
+      std::vector<Literal> ema;
+      for (const Shape& shape : shapes) {
+        ema.push_back(values.Uniform(dtype, shape, 0.1, 2));
+      }
+      ema.insert(ema.end(), gradients.begin(), gradients.end());
+      ema.push_back(Literal::Scalar(scale));
+      ExpectMatchesReference({"weft.EmaUpdate", {{"momentum", 0.9}}, ema, 5},
+                             Numerics::kAccumulated);
+    }
   }
 }
 

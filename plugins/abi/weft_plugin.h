@@ -358,10 +358,10 @@ typedef struct weft_match {
  * cover the first 32 operands; later ones lie on the device.
  *
  * Updates of state (WEFT_OP_ASSIGN to WEFT_OP_LOSS_SCALE_UPDATE) run in place:
- * output i is the memory of input i, whatever `in_place` said. Those with a
- * learning rate may have a multiplier of gradients, f32 [], as last operand;
- * where it is NaN no state changes. They and WEFT_OP_EMA_UPDATE are also
- * offered for several variables at once: the state of each in turn, one
+ * output i is the memory of input i, whatever `in_place` said. Those between
+ * these two may have a multiplier of gradients (of WEFT_OP_EMA_UPDATE: of its
+ * value), f32 [], as last operand; where it is NaN no state changes. They are
+ * also offered for several variables at once: the state of each in turn, one
  * gradient for each, then what all share. A kernel_match that answers
  * WEFT_UNSUPPORTED gets them one by one. So look at input_count. */
 typedef weft_place weft_buffer;

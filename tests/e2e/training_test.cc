@@ -197,6 +197,30 @@ TEST(TrainingTest, StepsThatOverflowAreSkipped) {
   EXPECT_LT(result->final_loss, 0.8 * steps[0]["loss"].get<double>());
 }
 
+// Its statistics, too, are not averaged into the running ones.
+TEST(TrainingTest, AStepThatOverflowsLeavesRunningStatisticsAlone) {
+  TestJob job("statistics", Lenet(), LenetData());
+  const Sets sets = {"precision.compute=F16", "model.builtin.args.batch_norm=1",
+                     "epochs=0", "steps=1"};
+  auto train = [&](const char* scale) {
+    const Sets more = {
+        absl::StrCat("precision.loss_scale.dynamic.init_scale=", scale)};
+    absl::StatusOr<TrainResult> result = job.Train(Plus(sets, more));
+    EXPECT_TRUE(result.ok()) << result.status();
+    return *result;
+  };
+  const TrainResult skipped = train("1e30"), taken = train("16");
+  EXPECT_EQ(StepsOf(skipped).at(0)["skipped_steps"], 1);
+  EXPECT_EQ(StepsOf(taken).at(0)["skipped_steps"], 0);
+  const auto same = StateOf(skipped.run_directory);
+  const auto moved = StateOf(taken.run_directory);
+  const std::string& mean = same.at("norm1/running_mean");
+  EXPECT_EQ(mean, std::string(mean.size(), '\0'));  // as it began
+  for (const char* name : {"norm1/running_mean", "norm1/running_var"}) {
+    EXPECT_NE(moved.at(name), same.at(name)) << name;
+  }
+}
+
 // What no scale cures is an error as ever, once the scale has fallen to 1.
 TEST(TrainingTest, ALossThatIsNotFiniteEndsADynamicScaleToo) {
   TestJob job("hopeless", Mlp());
