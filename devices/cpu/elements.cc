@@ -163,6 +163,8 @@ Converter StoreInteger(uint32_t dtype, bool wrap) {
   switch (dtype) {
     case WEFT_F32:
       return Each<int64_t, float>;
+    case WEFT_BF16:
+      return Each<int64_t, Bfloat>;
     case WEFT_BOOL:
       return Each<int64_t, Bool>;
     case WEFT_I8:

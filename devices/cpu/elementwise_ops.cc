@@ -57,6 +57,7 @@ Wide WideOfCast(uint32_t from, uint32_t to) {
   if (from == WEFT_F64 || to == WEFT_F64) return Wide::kDouble;
   if (IsFloatType(from)) return to_integer ? Wide::kDouble : Wide::kFloat;
   if (to == WEFT_F32) return from == WEFT_I64 ? Wide::kInteger : Wide::kFloat;
+  if (to == WEFT_BF16 && from == WEFT_I64) return Wide::kInteger;
   if (IsFloatType(to)) return Wide::kDouble;
   return Wide::kInteger;
 }

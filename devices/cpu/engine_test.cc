@@ -350,6 +350,13 @@ TEST(Engine, CastsOfIntegersRoundOnceAndSaturate) {
   ASSERT_TRUE(f32.ok()) << f32.status();
   EXPECT_EQ((*f32)[0], Literal::Of<float>(
                            {4}, {0x1.000002p60f, 0x1p63f, -0x1p63f, -7.0f}));
+  // The same of bf16; as doubles the first and the third are halfway.
+  const int64_t middle = (int64_t{1} << 62) + (int64_t{1} << 54);
+  Literal y = Literal::Of<int64_t>({4}, {middle + 1, middle, -middle - 1, -7});
+  auto bf16 = RunOnCpu({"Cast", {{"to", DType::kBF16}}, {y}}, {});
+  ASSERT_TRUE(bf16.ok()) << bf16.status();
+  EXPECT_EQ((*bf16)[0].ToDoubles(),
+            (std::vector<double>{0x1.02p62, 0x1p62, -0x1.02p62, -7.0}));
   auto u8 = RunOnCpu({"Cast", {{"to", DType::kU8}}, {x}}, {});
   ASSERT_TRUE(u8.ok()) << u8.status();
   EXPECT_EQ((*u8)[0], Literal::Of<uint8_t>({4}, {255, 255, 0, 0}));

@@ -1,5 +1,6 @@
 // Layer normalisation over the dimensions from `axis` on, and its gradient.
 #include "devices/cpu/factories.h"
+#include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/via_float.h"
@@ -31,6 +32,22 @@ bool CheckCount(const Op& op, const Tensor& t, int64_t count) {
                   "an operand that does not fit the normalised dimensions");
 }
 
+// sum = x + more, rounded to the storage type S: what is normalised are the
+// numbers that a reader of the sum would get.
+template <class T, class S>
+void AddRow(const T* x, const T* more, int64_t n, T* sum) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T exact = x[i] + more[i];
+    if constexpr (std::is_same_v<S, T>) {
+      sum[i] = exact;
+    } else {
+      sum[i] = static_cast<T>(S(exact));
+    }
+  }
+}
+
+// Computes in f32 or f64; S is what f32 stands for.
+template <class S>
 std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
   Rows s;
   if (!op.Arity(2, 4, 1, 4) || !ReadRows(op, op.in[0], &s) ||
@@ -63,7 +80,8 @@ std::unique_ptr<Kernel> NormalizationFloat(const Op& op) {
           // Where nobody wants the sum, it lies where the result will be.
           T* sum = has_sum ? a.Output<T>(3) + r * s.size : y;
           const T* more = a.Input<T>(3) + r * s.size;
-          for (int64_t i = 0; i < s.size; ++i) sum[i] = x[i] + more[i];
+          using Stored = std::conditional_t<std::is_same_v<T, float>, S, T>;
+          AddRow<T, Stored>(x, more, s.size, sum);
           x = sum;
         }
         const T mean =
@@ -179,7 +197,10 @@ std::unique_ptr<Kernel> GradFloat(const Op& op) {
 }  // namespace
 
 std::unique_ptr<Kernel> MakeLayerNormalization(const Op& op) {
-  return ViaFloat(op, NormalizationFloat);
+  const uint32_t dtype = op.in.empty() ? 0 : op.in[0].dtype;
+  if (dtype == WEFT_F16) return ViaFloat(op, NormalizationFloat<Half>);
+  if (dtype == WEFT_BF16) return ViaFloat(op, NormalizationFloat<Bfloat>);
+  return NormalizationFloat<float>(op);
 }
 std::unique_ptr<Kernel> MakeLayerNormGrad(const Op& op) {
   return ViaFloat(op, GradFloat);

@@ -87,6 +87,14 @@ inline bool IsIntegerType(uint32_t dtype) {
   return dtype >= WEFT_I8 && dtype <= WEFT_I64;
 }
 
+// `value` in 53 bits, rounded to odd (half.h) where it has more.
+inline double DoubleToOdd(int64_t value) {
+  constexpr int64_t kExact = int64_t{1} << 53, kLow = (1 << 11) - 1;
+  if (value > -kExact && value < kExact) return static_cast<double>(value);
+  return static_cast<double>((value & ~kLow) |
+                             ((value & kLow) != 0 ? kLow + 1 : 0));
+}
+
 // A value of type S as a D: floats round once; an integer result truncates
 // towards zero and saturates, NaN gives 0; bool is "not zero".
 template <class D, class S>
@@ -100,6 +108,7 @@ inline D Convert(S s) {
     return Bool(s != S(0));
   } else if constexpr (std::is_same_v<D, Half> || std::is_same_v<D, Bfloat>) {
     if constexpr (std::is_same_v<S, float>) return D(s);
+    if constexpr (std::is_same_v<S, int64_t>) return D(DoubleToOdd(s));
     return D(static_cast<double>(s));
   } else if constexpr (std::is_floating_point_v<D>) {
     return static_cast<D>(s);
