@@ -100,7 +100,6 @@ class Forward {
   void RunGroup(int64_t item, int64_t begin, int64_t end,
                 const ForwardScratch<T>& w) const {
     const int64_t n = end - begin;
-    PrefetchNext(item + 1, begin, end);
     TransposeGroup(s_, w.q + begin * s_.padded(), w.qt);
     ForEachBlock(s_, end, [&](const KeyBlock& block) {
       Scores(s_, begin, n, block, w.k, w.qt, w.weights);
@@ -112,14 +111,6 @@ class Forward {
       WeightedSum(s_, block.begin > 0, begin, n, block, w.weights, w.v, w.y);
     });
     Write(item, begin, n, w);
-  }
-
-  void PrefetchNext(int64_t item, int64_t begin, int64_t end) const {
-    if (item == s_.items()) return;
-    const T* qkv = a_.Input<T>(0) + s_.First(item, 3 * s_.width);
-    for (int64_t part = 0; part < 3; ++part) {
-      PrefetchRows(s_, qkv + part * s_.width, 3 * s_.width, begin, end);
-    }
   }
 
   // Scores of a vector of queries, in lanes from `lane` on, become weights, yet

@@ -88,7 +88,6 @@ class Gradient {
                 const GradScratch<T>& w, T* dqkv) const {
     const int64_t n = end - begin, head = s_.padded();
     const T *q = w.q + begin * head, *dy = w.dy + begin * head;
-    PrefetchNext(item + 1, begin, end);
     TransposeGroup(s_, q, w.qt);
     TransposeGroup(s_, dy, w.dyt);
     ForEachBlock(s_, end, [&](const KeyBlock& block) {
@@ -108,18 +107,6 @@ class Gradient {
     });
     Unpack(s_, w.dq, n, static_cast<T>(s_.scale), dqkv + begin * 3 * s_.width,
            3 * s_.width);
-  }
-
-  void PrefetchNext(int64_t item, int64_t begin, int64_t end) const {
-    if (item == s_.items()) return;
-    const int64_t first = s_.First(item, s_.width);
-    for (int64_t part = 0; part < 3; ++part) {
-      const int64_t at = s_.First(item, 3 * s_.width) + part * s_.width;
-      PrefetchRows(s_, a_.Input<T>(0) + at, 3 * s_.width, begin, end);
-      PrefetchRows(s_, a_.Output<T>(0) + at, 3 * s_.width, begin, end);
-    }
-    PrefetchRows(s_, a_.Input<T>(1) + first, s_.width, begin, end);
-    PrefetchRows(s_, a_.Input<T>(3) + first, s_.width, begin, end);
   }
 
   // Of a vector of queries, in lanes from `lane` on: scores become the weights

@@ -130,18 +130,6 @@ void TransposeGroup(const HeadShape& s, const T* from, T* to) {
   }
 }
 
-// Asks for rows [begin, end) of a head, which lie too far apart for the
-// processor to foresee them.
-template <class T>
-void PrefetchRows(const HeadShape& s, const T* first, int64_t row,
-                  int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    for (int64_t i = 0; i < s.head; i += kLineLanes<T>) {
-      __builtin_prefetch(first + r * row + i);
-    }
-  }
-}
-
 // ---- Blocks of scores -------------------------------------------------------
 
 // Keys [begin, end), of those that a group of queries sees.
