@@ -130,9 +130,10 @@ constexpr double kBlockFlops = 16e6;
 constexpr double kLargeBlockFlops = 64e6;
 constexpr int64_t kFewBlocks = 8;
 constexpr int64_t kMaxBlocks = 64;
-// Blocks are no narrower than this, which keeps oneDNN's inner loops full;
-// those of large products than that.
+// Blocks are no narrower and no smaller than this, which keeps oneDNN's inner
+// loops full; those of large products no narrower than that.
 constexpr int64_t kMinExtent = 64;
+constexpr int64_t kMinArea = 128 * 64;
 constexpr int64_t kLargeMinExtent = 192;
 constexpr double kLargeFlops = 2e8;
 // From here on dnnl_sgemm is faster than the primitive, by up to 1.1x; it has
@@ -159,7 +160,7 @@ struct Grid {
       int64_t* cut = lead > 1 ? &lead : rows > columns ? &rows : &columns;
       if (cut == &lead) {
         lead = (lead + 1) / 2;
-      } else if (*cut >= 2 * least) {
+      } else if (*cut >= 2 * least && rows * columns >= 2 * kMinArea) {
         *cut = (*cut / 2 + 15) / 16 * 16;
       } else {
         break;
