@@ -49,6 +49,11 @@ Converter FindStore(Wide wide, uint32_t dtype, Narrowing narrowing,
 void Gather(const void* from, int64_t size, int64_t stride, int64_t n,
             void* to);
 
+// From this many bytes on results are written past the caches: a reader would
+// find little of them there, and a line that is written whole need not be read
+// before.
+inline constexpr int64_t kStreamBytes = int64_t{16} << 20;
+
 // Writes past the caches, in order with later writes of this thread only after
 // FinishPastCaches(). Plain copies where the processor has no such writes.
 void CopyPastCaches(const char* from, int64_t bytes, char* to);

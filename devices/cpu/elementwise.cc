@@ -42,10 +42,6 @@ int64_t Lcm(int64_t a, int64_t b) {
 // about 16 lines at a time.
 constexpr int64_t kFarBytes = int64_t{2} << 20;
 
-// From here on they are written past the caches too: a reader would find little
-// of them there, and a line that is written whole need not be read before.
-constexpr int64_t kStreamBytes = int64_t{16} << 20;
-
 class ElementKernel final : public Kernel {
  public:
   bool Build(const Op& op, const ElementProgram& program);

@@ -93,19 +93,31 @@ void GradOfRow(const LossShape& s, const Target<T>& target, const T* log_prob,
   }
   const T factor = dloss * weight;
   const T p = Exp(log_prob[label]);
-  for (int64_t c = 0; c < s.classes; ++c) {
-    to[c] = factor * (Exp(log_prob[c]) - target.each);
-  }
+  InPieces(log_prob, s.classes, std::integral_constant<int64_t, 1>(),
+           [=](int64_t begin, int64_t end) {
+             for (int64_t c = begin; c < end; ++c) {
+               to[c] = factor * (Exp(log_prob[c]) - target.each);
+             }
+           });
   to[label] = factor * (p - (target.each + target.hit));
 }
 
-// f(i) for each sample.
-template <class F>
+// f(i, place) for each sample; results of all classes may be made in `place`.
+template <class T, class F>
 void ForEachSample(const LossShape& s, F f) {
   const int64_t block = RowBlock(s.samples, s.classes, kCostly);
+  const bool far = RowsAreFar<T>(s.samples, s.classes);
   ParallelBlocks(s.samples, block, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(i);
+    RowPlace<T> place(far);
+    for (int64_t i = begin; i < end; ++i) f(i, place);
   });
+}
+
+// Samples' gains are kept in the workspace, for their order of addition.
+template <class T>
+T LossOf(const LossShape& s, const T* gains) {
+  return T(0) -
+         ReduceRow<SumOf, T>(s.samples, [=](int64_t i) { return gains[i]; });
 }
 
 template <class T, class L>
@@ -113,17 +125,17 @@ void RunLoss(const LossShape& s, const Args& a) {
   const L* labels = a.Input<L>(1);
   const T* weights = a.Input<T>(2);
   if (!CheckLabels(s, labels, weights, a.failure)) return;
-  T* log_prob = a.Output<T>(1);
-  ForEachSample(s, [&](int64_t i) {
-    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, log_prob + i * s.classes,
-                  s.classes, 1);
-  });
+  T* gains = static_cast<T*>(a.workspace);
   const Target<T> target(s);
-  const T sum = ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
-    return WeightedGain(s, target, log_prob + i * s.classes,
-                        static_cast<int64_t>(labels[i]), weights[i]);
+  ForEachSample<T>(s, [&](int64_t i, RowPlace<T>& place) {
+    T* log_prob = a.Output<T>(1) + i * s.classes;
+    T* row = place.Of(log_prob);
+    LogSoftmaxRow(a.Input<T>(0) + i * s.classes, row, s.classes, 1);
+    gains[i] = WeightedGain(s, target, row, static_cast<int64_t>(labels[i]),
+                            weights[i]);
+    place.Write(log_prob, s.classes);
   });
-  a.Output<T>(0)[0] = T(0) - sum;
+  a.Output<T>(0)[0] = LossOf(s, gains);
 }
 
 template <class T, class L>
@@ -132,10 +144,12 @@ void RunGrad(const LossShape& s, const Args& a) {
   const T* weights = a.Input<T>(3);
   if (!CheckLabels(s, labels, weights, a.failure)) return;
   const Target<T> target(s);
-  ForEachSample(s, [&](int64_t i) {
+  ForEachSample<T>(s, [&](int64_t i, RowPlace<T>& place) {
+    T* to = a.Output<T>(0) + i * s.classes;
     GradOfRow(s, target, a.Input<T>(1) + i * s.classes,
               static_cast<int64_t>(labels[i]), weights[i], a.Input<T>(0)[0],
-              a.Output<T>(0) + i * s.classes);
+              place.Of(to));
+    place.Write(to, s.classes);
   });
 }
 
@@ -167,7 +181,6 @@ T LossAndGradOfRow(const LossShape& s, const Target<T>& target, const T* x,
   return weight * gain;
 }
 
-// The gains of the samples are kept in the workspace and added as RunLoss does.
 template <class T, class L>
 void RunLossAndGrad(const LossShape& s, const Args& a) {
   const L* labels = a.Input<L>(1);
@@ -175,15 +188,14 @@ void RunLossAndGrad(const LossShape& s, const Args& a) {
   if (!CheckLabels(s, labels, weights, a.failure)) return;
   T* gains = static_cast<T*>(a.workspace);
   const Target<T> target(s);
-  ForEachSample(s, [&](int64_t i) {
-    gains[i] =
-        LossAndGradOfRow(s, target, a.Input<T>(0) + i * s.classes,
-                         static_cast<int64_t>(labels[i]), weights[i],
-                         a.Input<T>(3)[0], a.Output<T>(1) + i * s.classes);
+  ForEachSample<T>(s, [&](int64_t i, RowPlace<T>& place) {
+    T* to = a.Output<T>(1) + i * s.classes;
+    gains[i] = LossAndGradOfRow(s, target, a.Input<T>(0) + i * s.classes,
+                                static_cast<int64_t>(labels[i]), weights[i],
+                                a.Input<T>(3)[0], place.Of(to));
+    place.Write(to, s.classes);
   });
-  a.Output<T>(0)[0] = T(0) - ReduceRow<SumOf, T>(s.samples, [&](int64_t i) {
-                        return gains[i];
-                      });
+  a.Output<T>(0)[0] = LossOf(s, gains);
 }
 
 std::unique_ptr<Kernel> LossFloat(const Op& op) {
@@ -199,7 +211,8 @@ std::unique_ptr<Kernel> LossFloat(const Op& op) {
     using T = typename decltype(tag)::Storage;
     return WithLabel(op.in[1].dtype, [&](auto l) -> std::unique_ptr<Kernel> {
       using L = typename decltype(l)::Storage;
-      return MakeKernel([s](const Args& a) { RunLoss<T, L>(s, a); });
+      return MakeKernel([s](const Args& a) { RunLoss<T, L>(s, a); }, 0,
+                        static_cast<uint64_t>(s.samples) * sizeof(T));
     });
   });
 }

@@ -26,13 +26,16 @@ std::unique_ptr<Kernel> SoftmaxFloat(const Op& op) {
         [=](const Args& a) {
           const int64_t rows = outer * inner;
           const int64_t block = RowBlock(rows, n, kCostly);
+          const bool far = inner == 1 && RowsAreFar<T>(rows, n);
           ParallelBlocks(rows, block, [&](int64_t begin, int64_t end) {
+            RowPlace<T> place(far);
             for (int64_t r = begin; r < end; ++r) {
               const int64_t at = r / inner * n * inner + r % inner;
               const T* row = a.Input<T>(0) + at;
-              T* to = a.Output<T>(0) + at;
+              T* to = place.Of(a.Output<T>(0) + at);
               log ? LogSoftmaxRow(row, to, n, inner)
                   : SoftmaxRow(row, to, n, inner);
+              place.Write(a.Output<T>(0) + at, n);
             }
           });
         },

@@ -1,11 +1,15 @@
-// One row of softmax, for the kernels of softmax and of its loss.
+// One row of softmax, for the kernels of softmax and of its loss: a pass for
+// the maximum, one for exp and its sum, one for the result, all in the L1
+// cache.
 //
 // Threading: free functions.
 #ifndef WEFT_DEVICES_CPU_SOFTMAX_H_
 #define WEFT_DEVICES_CPU_SOFTMAX_H_
 
+#include "devices/cpu/elements.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/target.h"
+#include "devices/cpu/vector_math.h"
 
 WEFT_CPU_BEGIN
 
@@ -36,7 +40,12 @@ T RowMax(const T* x, int64_t n, S stride) {
   for (int l = 0; i < n; ++i, ++l) {
     lanes[l] = MaxOf::Apply<T>(lanes[l], x[i * stride]);
   }
-  return ReduceRow<MaxOf, T>(kWide, [&](int64_t l) { return lanes[l]; });
+  for (int width = kWide / 2; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) {
+      lanes[l] = MaxOf::Apply<T>(lanes[l], lanes[l + width]);
+    }
+  }
+  return lanes[0];
 }
 
 // f(begin, end) for pieces of the row x, each after the same piece of the row
@@ -53,15 +62,35 @@ void InPieces(const T* x, int64_t n, S stride, F f) {
   }
 }
 
-// y = exp(x - max), whose sum it gives.
+// The sum of exp(x - max) of a row, as ReduceRow() would add it; keep(i, e) has
+// each of them.
+template <class T, class S, class F>
+T SumOfExp(const T* x, int64_t n, S s, T max, F keep) {
+  auto sum = [=](auto exp) {
+    TreeOf<SumOf, T> tree;
+    for (int64_t block = 0; block < n; block += kRowBlock) {
+      LanesOf<SumOf, T> lanes;
+      InPieces(x + block * s, std::min(n - block, kRowBlock), s,
+               [&, block](int64_t begin, int64_t end) {
+                 lanes.Add(block + begin, block + end, [=](int64_t i) {
+                   const T e = exp(x[i * s] - max);
+                   keep(i, e);
+                   return e;
+                 });
+               });
+      tree.Add(lanes.Result());
+    }
+    return tree.Result();
+  };
+  if (max - max == T(0)) return sum([](T v) { return ExpBelow(v); });
+  return sum([](T v) { return Exp(v); });  // infinite or NaN
+}
+
+// y = exp(x - max), whose sum it gives. y may be x.
 template <class T, class S>
 T ExpRow(const T* x, T* y, int64_t n, S s, T* max) {
-  const T most = RowMax(x, n, s);
-  InPieces(x, n, s, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i * s] = Exp(x[i * s] - most);
-  });
-  *max = most;
-  return ReduceRow<SumOf, T>(n, [=](int64_t i) { return y[i * s]; });
+  *max = RowMax(x, n, s);
+  return SumOfExp(x, n, s, *max, [=](int64_t i, T e) { y[i * s] = e; });
 }
 
 // `n` numbers at x, `stride` apart. y may be x.
@@ -79,19 +108,50 @@ template <class T>
 void LogSoftmaxRow(const T* x, T* y, int64_t n, int64_t stride) {
   WithStride(stride, [=](auto s) {
     const T max = RowMax(x, n, s);
-    auto f = [=](int64_t i) { return Exp(x[i * s] - max); };
-    TreeOf<SumOf, T> tree;  // as ReduceRow() would add it
-    for (int64_t block = 0; block < n; block += kRowBlock) {
-      LanesOf<SumOf, T> lanes;
-      InPieces(x + block * s, std::min(n - block, kRowBlock), s,
-               [&, block](int64_t begin, int64_t end) {
-                 lanes.Add(block + begin, block + end, f);
-               });
-      tree.Add(lanes.Result());
-    }
-    const T log_sum = std::log(tree.Result());
+    const T sum = SumOfExp(x, n, s, max, [](int64_t, T) {});
+    const T log_sum = std::log(sum);
     for (int64_t i = 0; i < n; ++i) y[i * s] = (x[i * s] - max) - log_sum;
   });
+}
+
+// Where rows of a large result are made: in a buffer in the cache, from where
+// Write() copies them past the caches; those of a small one in their place.
+//
+//   const bool far = RowsAreFar<T>(rows, n);
+//   RowPlace<T> place(far);             // for each block of rows
+//   T* row = place.Of(y);
+//   ...                                 // row[0 .. n)
+//   place.Write(y, n);
+template <class T>
+class RowPlace {
+ public:
+  explicit RowPlace(bool far) : far_(far) {}
+  ~RowPlace() {
+    if (far_) FinishPastCaches();
+  }
+  RowPlace(const RowPlace&) = delete;
+  RowPlace& operator=(const RowPlace&) = delete;
+
+  T* Of(T* row) { return far_ ? buffer_ : row; }
+  void Write(T* row, int64_t n) const {
+    if (!far_) return;
+    CopyPastCaches(reinterpret_cast<const char*>(buffer_),
+                   n * static_cast<int64_t>(sizeof(T)),
+                   reinterpret_cast<char*>(row));
+  }
+
+  static constexpr int64_t kMost = 16384 / sizeof(T);
+
+ private:
+  bool far_;
+  alignas(64) T buffer_[kMost];
+};
+
+// True for dense rows of n that are worth a RowPlace of their own.
+template <class T>
+bool RowsAreFar(int64_t rows, int64_t n) {
+  return n <= RowPlace<T>::kMost && n >= 64 &&
+         rows * n * static_cast<int64_t>(sizeof(T)) >= kStreamBytes;
 }
 
 WEFT_CPU_END

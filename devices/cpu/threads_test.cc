@@ -283,5 +283,65 @@ TEST_F(ThreadsTest, UpdatesAndRandomNumbers) {
                   {p, MakeOf(DType::kBool, shape, 0, 2)}});
 }
 
+// The first `rows` of an f32 [n, columns].
+Literal FirstRows(const Literal& x, int64_t rows) {
+  const int64_t columns = x.type().shape.dim(1);
+  const absl::Span<const float> values =
+      x.data<float>().subspan(0, rows * columns);
+  return Literal::Of<float>({rows, columns}, {values.begin(), values.end()});
+}
+
+// Its rows again and again, until there are `rows`.
+Literal Repeated(const Literal& x, int64_t rows) {
+  std::vector<float> values;
+  const absl::Span<const float> once = x.data<float>();
+  const int64_t columns = x.type().shape.dim(1);
+  while (static_cast<int64_t>(values.size()) < rows * columns) {
+    values.insert(values.end(), once.begin(), once.end());
+  }
+  values.resize(rows * columns);
+  return Literal::Of<float>({rows, columns}, values);
+}
+
+// A large result is written past the caches, from a buffer; rows that begin on
+// a cache line and others.
+TEST(FarRowsTest, HaveTheSameBits) {
+  Values values(8);
+  const int64_t few = 70;
+  for (int64_t columns : {1024, 1022}) {
+    const int64_t rows = (int64_t{16} << 20) / 4 / columns + 1;
+    const Literal near_x = values.Uniform(DType::kF32, {few, columns}, -8, 0);
+    const Literal far_x = Repeated(near_x, rows);
+    auto expect_same = [&](OpCase c, size_t x, size_t result) {
+      auto near = RunOnCpu(c, {});
+      c.inputs[x] = far_x;
+      for (size_t i = x + 1; i < std::min(x + 3, c.inputs.size()); ++i) {
+        const TensorType type = c.inputs[i].type();  // labels, weights
+        c.inputs[i] = Literal::Splat({type.dtype, {rows}}, 1);
+      }
+      auto far = RunOnCpu(c, {});
+      ASSERT_TRUE(far.ok() && near.ok()) << far.status() << near.status();
+      EXPECT_TRUE(FirstRows((*far)[result], few) == (*near)[result])
+          << c.op << " of rows of " << columns;
+    };
+    const Literal dloss = Literal::Scalar<float>(0.5f);
+    const Literal labels = Literal::Splat({DType::kI32, {few}}, 1);
+    const Literal weights = Literal::Splat({DType::kF32, {few}}, 1);
+    expect_same({"Softmax", {}, {near_x}}, 0, 0);
+    if (columns % 16 != 0) continue;
+    expect_same({"LogSoftmax", {}, {near_x}}, 0, 0);
+    expect_same({"weft.SoftmaxCrossEntropyLoss", {}, {near_x, labels, weights}},
+                0, 1);
+    expect_same({"weft.SoftmaxCrossEntropyLossGrad",
+                 {},
+                 {dloss, near_x, labels, weights}},
+                1, 0);
+    expect_same({"weft.SoftmaxCrossEntropyLossAndGrad",
+                 {},
+                 {near_x, labels, weights, dloss}},
+                0, 1);
+  }
+}
+
 }  // namespace
 }  // namespace weft::cpu

@@ -6,7 +6,7 @@
 // or, of the last two, a quotient of two. Largest errors over all floats
 // (vector_math_test holds them to it), in units in the last place:
 //
-//   Exp 1   Log 1   Tanh 1.5   Erf 2.5
+//   Exp, ExpBelow 1   Log 1   Tanh 1.5   Erf 2.5
 //
 // NormalCdf and GeluSlope are for sums and products with numbers near 1: their
 // errors are 2e-7 and 3e-7, whatever the value; far to the left of 0 nothing of
@@ -52,6 +52,28 @@ inline float Exp(float x) {
   return x != x ? x : up;
 }
 inline double Exp(double x) { return std::exp(x); }
+
+// exp(x) for x <= 0, cheaper: what is below the smallest normal number is 0. Of
+// a NaN nothing is said.
+inline float ExpBelow(float x) {
+  constexpr float kLeast = -87.3f;  // 2^n is normal from here on
+  const float c = x < kLeast ? kLeast : x;
+  constexpr float kRound = 12582912.0f;  // as in Exp()
+  const float shifted = c * 1.44269504f + kRound;
+  const float n = shifted - kRound;
+  const float r = (c - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 0.000198909827f;
+  p = p * r + 0.00139336427f;
+  p = p * r + 0.00833331093f;
+  p = p * r + 0.041666465f;
+  p = p * r + 0.166666667f;
+  p = p * r + 0.500000001f;
+  const float y = p * (r * r) + r + 1.0f;
+  // The lowest bits of `shifted` are those of n.
+  const float up = FloatFromBits(BitsOf(y) + (BitsOf(shifted) << 23));
+  return x < kLeast ? 0.0f : up;
+}
+inline double ExpBelow(double x) { return std::exp(x); }
 
 inline float Tanh(float x) {
   const float m = std::fabs(x), square = x * x;

@@ -47,6 +47,15 @@ TEST(VectorMathTest, Exp) {
                      [](double x) { return std::exp(x); }),
             1.0);
 }
+TEST(VectorMathTest, ExpBelow) {
+  EXPECT_LE(WorstUlp([](float x) { return x == x ? sse4::ExpBelow(x) : x; },
+                     [](double x) { return std::exp(x); }, -87.3f, 0.0f),
+            1.0);
+  EXPECT_EQ(sse4::ExpBelow(0.0f), 1.0f);
+  for (float x : {-87.31f, -100.0f, -1e30f, -kInfinity}) {
+    EXPECT_EQ(sse4::ExpBelow(x), 0.0f) << x;
+  }
+}
 TEST(VectorMathTest, Log) {
   EXPECT_LE(WorstUlp([](float x) { return sse4::Log(x); },
                      [](double x) { return std::log(x); }),
