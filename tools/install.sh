@@ -27,10 +27,11 @@ place() {
   mv -T "$whole" "$3"
 }
 place 0755 tools/weft/weft "$prefix/bin/weft"
-for device in cpu sim; do
-  so=libweft_$device.so manifest=$device.weftplugin.txtpb
-  place 0755 "devices/$device/$so" "$plugins/$so"
-  place 0644 "devices/$device/$manifest" "$plugins/$manifest"
+for plugin in devices/cpu devices/sim transport/loopback; do
+  name=${plugin#*/}
+  so=libweft_$name.so manifest=$name.weftplugin.txtpb
+  place 0755 "$plugin/$so" "$plugins/$so"
+  place 0644 "$plugin/$manifest" "$plugins/$manifest"
 done
 echo "installed $prefix/bin/weft, which finds these plugins:"
 "$prefix/bin/weft" plugin list

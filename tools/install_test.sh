@@ -19,13 +19,15 @@ grep -q "installed $prefix/bin/weft" "$TEST_TMPDIR/said" || fail "says nothing"
 [ "$(cat "$plugins/mine.txt")" = mine ] || fail "another's file is gone"
 
 list=$(installed "$prefix/bin/weft" plugin list --explain)
-for device in cpu sim; do
-  grep -q "^$device .* $plugins/libweft_$device.so" <<< "$list" || fail "no $device in: $list"
+for plugin in 'cpu *device' 'sim *device' 'loopback *transport'; do
+  grep -q "^$plugin .* $plugins/libweft_${plugin%% *}.so" <<< "$list" ||
+    fail "no $plugin in: $list"
 done
-[ "$(grep -c ' ok$' <<< "$list")" = 2 ] || fail "not two good plugins: $list"
+[ "$(grep -c ' ok$' <<< "$list")" = 3 ] || fail "not three good plugins: $list"
 mkdir -p "$TEST_TMPDIR/runs"
 doctor=$(installed "WEFT_RUNS_DIR=$TEST_TMPDIR/runs" "$prefix/bin/weft" doctor) || fail "$doctor"
 grep -q "^ok *device cpu *$plugins/" <<< "$doctor" || fail "$doctor"
+grep -q "^ok *transport loopback *$plugins/" <<< "$doctor" || fail "$doctor"
 
 (cd "$TEST_TMPDIR" && ! BUILD_WORKING_DIRECTORY= "$OLDPWD/tools/install.sh" 2> usage) ||
   fail "takes no prefix"

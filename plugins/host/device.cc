@@ -41,8 +41,10 @@ absl::Status DeviceContext::Fail(absl::string_view call, weft_code code,
 
 absl::StatusOr<DeviceInfo> Device::Info(const Plugin& plugin, uint32_t index) {
   DeviceContext context{&plugin, index, nullptr};
-  if (plugin.device().device_info == nullptr) {
-    return Missing(plugin, "device_info");
+  if (!plugin.has_device()) {
+    return MakeError(ErrorCode::kDeviceNotFound,
+                     absl::StrCat("plugin '", plugin.name(),
+                                  "' is a transport, not a device"));
   }
   auto raw = NewStruct<weft_device_info>();
   raw.alignment = 1;

@@ -534,6 +534,10 @@ TEST(TablesTest, Sections) {
   Spoilt null;
   null.sections[2].table = nullptr;
   ExpectCode(null.Adopt().status(), ErrorCode::kPluginBroken, "is null");
+  Spoilt neither;  // kernels without a device
+  neither.sections.erase(neither.sections.begin());
+  ExpectCode(neither.Adopt().status(), ErrorCode::kPluginBroken,
+             "neither a device nor a transport");
   Spoilt newer;  // a section of a later version
   newer.sections.push_back({77, 0, &newer.device});
   newer.plugin.abi_minor = 9;

@@ -83,7 +83,8 @@ LoadOptions PluginLoadOptions() {
   PathPolicy beside;
   beside.allow_sticky_parents = HasStickyParent(program);
   for (const fs::path& candidate :
-       {dir / "../lib/weft/plugins", dir / "../../devices"}) {
+       {dir / "../lib/weft/plugins", dir / "../../devices",
+        dir / "../../transport"}) {
     fs::path canonical = fs::canonical(candidate, error);
     if (!error) options.default_dirs.push_back({canonical.string(), beside});
   }

@@ -2,12 +2,16 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/version.h"
 #include "plugins/host/plugin.h"
+#include "plugins/host/transport.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/pool/cores.h"
 #include "tools/weft/commands.h"
@@ -27,6 +31,17 @@ std::string Verdict(const PluginCandidate& c) {
   return absl::StrCat(c.verdict.ok() ? "ok" : c.verdict.message(), hidden);
 }
 
+// What a plugin is to a user: "device", "transport", "?" where its note could
+// not be read.
+std::string Kind(const PluginCandidate& c) {
+  std::vector<absl::string_view> kinds;
+  if ((c.roles & (1u << WEFT_SECTION_DEVICE)) != 0) kinds.push_back("device");
+  if ((c.roles & (1u << WEFT_SECTION_TRANSPORT)) != 0) {
+    kinds.push_back("transport");
+  }
+  return kinds.empty() ? "?" : absl::StrJoin(kinds, "+");
+}
+
 absl::Status ListPluginFiles(bool explain) {
   int usable = 0;
   for (const PluginCandidate& c : ListPlugins(PluginLoadOptions())) {
@@ -38,8 +53,8 @@ absl::Status ListPluginFiles(bool explain) {
       // A file that was not looked into says nothing of an ABI.
       const std::string abi =
           c.abi_major == 0 ? "?" : absl::StrCat(c.abi_major, ".", c.abi_minor);
-      std::printf("%-8s ABI %s  %s\n", c.name.c_str(), abi.c_str(),
-                  c.path.c_str());
+      std::printf("%-8s %-9s ABI %s  %s\n", c.name.c_str(), Kind(c).c_str(),
+                  abi.c_str(), c.path.c_str());
     }
     if (!explain) continue;
     std::printf("         %s\n", Verdict(c).c_str());
@@ -91,6 +106,18 @@ absl::Status CheckDevice(const std::string& name, std::string* detail) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTransport(const std::string& name, std::string* detail) {
+  absl::StatusOr<const Plugin*> plugin =
+      Plugin::Load(name, PluginLoadOptions());
+  if (!plugin.ok()) return plugin.status();
+  absl::StatusOr<Transport> transport = Transport::Create(**plugin);
+  if (!transport.ok()) return transport.status();
+  if (transport->info().in_process) {
+    absl::StrAppend(detail, "  (within one process)");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRunsDir(const std::string& dir) {
   Os& os = RealOs();
   absl::Status status = os.MakeDirectories(dir);
@@ -115,9 +142,14 @@ absl::Status Doctor(const CommandContext& context) {
       keep(Report("plugin folder", c.verdict, c.path));
     } else if (c.hidden_by.empty()) {
       std::string detail = c.path;
-      const absl::Status verdict =
-          c.usable() ? CheckDevice(c.name, &detail) : c.verdict;
-      keep(Report(absl::StrCat("device ", c.name), verdict, detail));
+      const bool transport = Kind(c) == "transport";
+      absl::Status verdict = c.verdict;
+      if (c.usable()) {
+        verdict = transport ? CheckTransport(c.name, &detail)
+                            : CheckDevice(c.name, &detail);
+      }
+      keep(Report(absl::StrCat(transport ? "transport " : "device ", c.name),
+                  verdict, detail));
     }
   }
   std::string runs =
