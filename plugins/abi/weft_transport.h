@@ -75,8 +75,7 @@ typedef uint64_t weft_mr;       /* shared memory of its domain; 0 is none */
 /* Who else could read, or pretend. Higher is better. */
 #define WEFT_SECURITY_NONE 0u /* whoever reaches the address */
 #define WEFT_SECURITY_USER 1u /* processes of the same user on this machine */
-#define WEFT_SECURITY_JOB 2u  /* both sides prove that they know the job's key \
-                               */
+#define WEFT_SECURITY_JOB 2u  /* both sides prove that they have its key */
 #define WEFT_SECURITY_PRIVATE 3u /* and nobody between them can read */
 
 typedef struct weft_transport_info {
