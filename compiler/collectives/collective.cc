@@ -264,7 +264,8 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
   WEFT_ASSIGN_OR_RETURN(CollectiveAlgorithm algorithm, AlgorithmOf(c, type));
   WEFT_RETURN_IF_ERROR(CheckInput(*graph, c, input, type));
   if (c.ranks.size() == 1) return input;
-  const Schedule schedule = MakeSchedule(c.kind, algorithm, c.group());
+  const CollectiveSchedule schedule =
+      MakeSchedule(c.kind, algorithm, c.group());
   const std::vector<int> before = Blocks(c, schedule.num_blocks, HasBefore);
   const std::vector<int> after = Blocks(c, schedule.num_blocks, HasAfter);
 
@@ -279,8 +280,8 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
     result = EmptyResult(c, type, !after.empty(), &emit);
   } else {
     const DType wire = WireType(c, type.dtype);
-    Emission emission(graph, &emit, c, schedule, wire, elements,
-                      AgreedOf(c, algorithm, type), provenance);
+    CollectiveEmission emission(graph, &emit, c, schedule, wire, elements,
+                                AgreedOf(c, algorithm, type), provenance);
     if (input.valid()) {
       emission.Start(Cast(FlatOperand(c, Expr(emit, input)), wire), before);
     }

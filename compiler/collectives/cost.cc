@@ -27,7 +27,7 @@ std::vector<int> HostOfPosition(const CollectiveGroup& group) {
 class Meter {
  public:
   Meter(const CollectiveGroup& group, const Topology& topology,
-        const Schedule& schedule, int64_t bytes)
+        const CollectiveSchedule& schedule, int64_t bytes)
       : topology_(topology),
         host_of_(HostOfPosition(group)),
         sent_(group.size, 0) {
@@ -38,7 +38,7 @@ class Meter {
       begin_.push_back(begin_.back() + sizes[block]);
   }
 
-  void Add(const ScheduleStep& step);
+  void Add(const CollectiveStep& step);
   CollectiveCost Total() {
     cost_.rank_bytes = *std::max_element(sent_.begin(), sent_.end());
     return cost_;
@@ -52,21 +52,21 @@ class Meter {
   CollectiveCost cost_;
 };
 
-void Meter::Add(const ScheduleStep& step) {
+void Meter::Add(const CollectiveStep& step) {
   const size_t ranks = sent_.size();
   std::vector<double> out(ranks, 0), in(ranks, 0), reduce(ranks, 0);
   double latency = -1;
-  for (const Move& move : step.moves) {
+  for (const CollectiveMove& move : step.moves) {
     const int64_t bytes =
         begin_[move.source + move.count] - begin_[move.source];
     if (bytes == 0) continue;
     const bool across = host_of_[move.from] != host_of_[move.to];
-    const Link& link = across ? topology_.across : topology_.in_host;
+    const LinkCost& link = across ? topology_.across : topology_.in_host;
     const double busy = link.per_message_s + bytes / link.bytes_per_s;
     latency = std::max(latency, link.latency_s);
     out[move.from] += busy;
     in[move.to] += busy;
-    if (move.action != MoveAction::kStore) {
+    if (move.action != CollectiveAction::kStore) {
       reduce[move.to] += bytes / topology_.reduce_bytes_per_s;
     }
     sent_[move.from] += bytes;
@@ -111,9 +111,9 @@ std::string Line(const Candidate& c, OrderClass required) {
 CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
                       int64_t bytes, const CollectiveGroup& group,
                       const Topology& topology) {
-  const Schedule schedule = MakeSchedule(kind, algorithm, group);
+  const CollectiveSchedule schedule = MakeSchedule(kind, algorithm, group);
   Meter meter(group, topology, schedule, bytes);
-  for (const ScheduleStep& step : schedule.steps) meter.Add(step);
+  for (const CollectiveStep& step : schedule.steps) meter.Add(step);
   return meter.Total();
 }
 

@@ -29,15 +29,15 @@
 
 namespace weft {
 
-struct Link {
+struct LinkCost {
   double latency_s = 0;      // from send to receive, of an empty message
   double per_message_s = 0;  // what each message keeps either side busy
   double bytes_per_s = 0;    // of one rank, each way
 };
 
 struct Topology {
-  Link in_host = {2e-6, 0.5e-6, 8e9};
-  Link across = {30e-6, 5e-6, 1.25e9};
+  LinkCost in_host = {2e-6, 0.5e-6, 8e9};
+  LinkCost across = {30e-6, 5e-6, 1.25e9};
   double reduce_bytes_per_s = 8e9;  // of operands
 };
 

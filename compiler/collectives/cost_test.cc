@@ -157,20 +157,20 @@ TEST(ScheduleTest, MovesWhatIsThere) {
             size % 2 == 0 ? TwoHosts(size) : CollectiveGroup{size, 0, {}};
         group.root = root;
         for (Algorithm algorithm : AlgorithmsFor(kind, group)) {
-          const Schedule s = MakeSchedule(kind, algorithm, group);
+          const CollectiveSchedule s = MakeSchedule(kind, algorithm, group);
           std::vector<std::vector<bool>> has(size);
           for (int p = 0; p < size; ++p) {
             for (int block : s.order) {
               has[p].push_back(HasBefore(kind, group, p, block));
             }
           }
-          for (const ScheduleStep& step : s.steps) {
+          for (const CollectiveStep& step : s.steps) {
             std::set<std::pair<int, int>> pairs;
             std::map<int, int> shared;  // where contributions go, by receiver
-            for (const Move& m : step.moves) {
+            for (const CollectiveMove& m : step.moves) {
               // One channel a pair, step and chunk; one range a receiver.
               ASSERT_TRUE(pairs.insert({m.from, m.to}).second);
-              if (m.action == MoveAction::kContribute) {
+              if (m.action == CollectiveAction::kContribute) {
                 ASSERT_EQ(shared.emplace(m.to, m.target).first->second,
                           m.target);
               }
@@ -179,7 +179,7 @@ TEST(ScheduleTest, MovesWhatIsThere) {
                     << Name(kind) << " " << Name(algorithm) << " " << size;
               }
             }
-            for (const Move& m : step.moves) {
+            for (const CollectiveMove& m : step.moves) {
               for (int i = 0; i < m.count; ++i) has[m.to][m.target + i] = true;
             }
           }

@@ -16,9 +16,12 @@ absl::string_view OpOf(ReduceOp op) {
 
 }  // namespace
 
-Emission::Emission(Graph* graph, GraphEmitter* emit, const Collective& c,
-                   const Schedule& schedule, DType dtype, int64_t elements,
-                   std::string agreed, std::string provenance)
+CollectiveEmission::CollectiveEmission(Graph* graph, GraphEmitter* emit,
+                                       const Collective& c,
+                                       const CollectiveSchedule& schedule,
+                                       DType dtype, int64_t elements,
+                                       std::string agreed,
+                                       std::string provenance)
     : graph_(graph),
       emit_(emit),
       c_(c),
@@ -29,10 +32,10 @@ Emission::Emission(Graph* graph, GraphEmitter* emit, const Collective& c,
       me_(static_cast<int>(std::find(c.ranks.begin(), c.ranks.end(), c.rank) -
                            c.ranks.begin())),
       block_sizes_(BlockSizes(elements, schedule.num_blocks)) {
-  for (const ScheduleStep& step : schedule.steps) {
+  for (const CollectiveStep& step : schedule.steps) {
     sends_.emplace_back();
     receives_.emplace_back();
-    for (const Move& move : step.moves) {
+    for (const CollectiveMove& move : step.moves) {
       if (move.from == me_) sends_.back().push_back(move);
       if (move.to == me_) receives_.back().push_back(move);
     }
@@ -50,15 +53,15 @@ Emission::Emission(Graph* graph, GraphEmitter* emit, const Collective& c,
   }
 }
 
-int64_t Emission::PieceBegin(int64_t index, int block) const {
+int64_t CollectiveEmission::PieceBegin(int64_t index, int block) const {
   return std::min(index * chunk_elements_, block_sizes_[block]);
 }
 
-int64_t Emission::PieceLength(int64_t index, int block) const {
+int64_t CollectiveEmission::PieceLength(int64_t index, int block) const {
   return PieceBegin(index + 1, block) - PieceBegin(index, block);
 }
 
-void Emission::Start(Value value, const std::vector<int>& blocks) {
+void CollectiveEmission::Start(Value value, const std::vector<int>& blocks) {
   operand_ = value.node;
   std::vector<int64_t> at(schedule_.num_blocks, -1);  // of a block in `value`
   int64_t next = 0;
@@ -77,7 +80,7 @@ void Emission::Start(Value value, const std::vector<int>& blocks) {
   }
 }
 
-void Emission::Run() {
+void CollectiveEmission::Run() {
   const size_t steps = schedule_.steps.size();
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) Sends(0, chunk);
   for (Chunk& chunk : chunks_) chunk.last_send = last_send_;
@@ -89,7 +92,7 @@ void Emission::Run() {
   }
 }
 
-Value Emission::Result(const std::vector<int>& blocks) {
+Value CollectiveEmission::Result(const std::vector<int>& blocks) {
   emit_->set_provenance(absl::StrCat(provenance_, ", result"));
   std::vector<int> place_of(schedule_.num_blocks);
   for (int place = 0; place < schedule_.num_blocks; ++place) {
@@ -111,12 +114,12 @@ Value Emission::Result(const std::vector<int>& blocks) {
   return whole.Get(0, end);
 }
 
-void Emission::Sends(size_t step, size_t index) {
+void CollectiveEmission::Sends(size_t step, size_t index) {
   if (step >= schedule_.steps.size()) return;
   Chunk& chunk = chunks_[index];
   emit_->set_provenance(
       absl::StrCat(provenance_, ", step ", schedule_.steps[step].name));
-  for (const Move& move : sends_[step]) {
+  for (const CollectiveMove& move : sends_[step]) {
     const int64_t begin = chunk.begin[move.source];
     const int64_t end = chunk.begin[move.source + move.count];
     if (begin == end) continue;
@@ -128,23 +131,23 @@ void Emission::Sends(size_t step, size_t index) {
   }
 }
 
-void Emission::Receives(size_t step, size_t index) {
+void CollectiveEmission::Receives(size_t step, size_t index) {
   Chunk& chunk = chunks_[index];
   emit_->set_provenance(
       absl::StrCat(provenance_, ", step ", schedule_.steps[step].name));
-  std::vector<Move> contributions;
-  for (const Move& move : receives_[step]) {
+  std::vector<CollectiveMove> contributions;
+  for (const CollectiveMove& move : receives_[step]) {
     const int64_t length = Length(chunk, move.target, move.count);
     if (length == 0) continue;
-    if (move.action == MoveAction::kContribute) {
+    if (move.action == CollectiveAction::kContribute) {
       contributions.push_back(move);
       continue;
     }
     const int64_t begin = chunk.begin[move.target];
     Value value = Receive(move, step, index);
-    if (move.action == MoveAction::kReduceLeft) {
+    if (move.action == CollectiveAction::kReduceLeft) {
       value = Reduced(value, chunk.rope.Get(begin, begin + length));
-    } else if (move.action == MoveAction::kReduceRight) {
+    } else if (move.action == CollectiveAction::kReduceRight) {
       value = Reduced(chunk.rope.Get(begin, begin + length), value);
     }
     chunk.rope.Put(begin, {value, 0, length});
@@ -154,7 +157,8 @@ void Emission::Receives(size_t step, size_t index) {
   }
 }
 
-Value Emission::Receive(const Move& move, size_t step, size_t index) {
+Value CollectiveEmission::Receive(const CollectiveMove& move, size_t step,
+                                  size_t index) {
   // The length at the receiver is the length at the sender.
   const int64_t length = Length(chunks_[index], move.target, move.count);
   Value value = emit_->Emit1("weft.Recv", {},
@@ -167,7 +171,7 @@ Value Emission::Receive(const Move& move, size_t step, size_t index) {
   return value;
 }
 
-int32_t Emission::Ordered(int32_t before) {
+int32_t CollectiveEmission::Ordered(int32_t before) {
   if (!emit_->status().ok()) return before;
   const int32_t id = graph_->id_bound() - 1;
   if (before >= 0) {
@@ -185,10 +189,12 @@ int32_t Emission::Ordered(int32_t before) {
 // The tree of the class TREE as a binary counter: parts come by position, and
 // two sums of the same size become one as soon as both are there. So no more
 // than log2 of the parts are kept.
-void Emission::Contributions(std::vector<Move> moves, size_t step,
-                             size_t index) {
+void CollectiveEmission::Contributions(std::vector<CollectiveMove> moves,
+                                       size_t step, size_t index) {
   std::sort(moves.begin(), moves.end(),
-            [](const Move& a, const Move& b) { return a.from < b.from; });
+            [](const CollectiveMove& a, const CollectiveMove& b) {
+              return a.from < b.from;
+            });
   Chunk& chunk = chunks_[index];
   const int64_t begin = chunk.begin[moves[0].target];
   const int64_t length = Length(chunk, moves[0].target, moves[0].count);
@@ -202,7 +208,7 @@ void Emission::Contributions(std::vector<Move> moves, size_t step,
     sums.push_back(part);
   };
   bool mine = false;
-  for (const Move& move : moves) {
+  for (const CollectiveMove& move : moves) {
     if (!mine && move.from > me_) {
       take(chunk.rope.Get(begin, begin + length));
       mine = true;
@@ -216,12 +222,12 @@ void Emission::Contributions(std::vector<Move> moves, size_t step,
   chunk.rope.Put(begin, {sums[0], 0, length});
 }
 
-Value Emission::Reduced(Value left, Value right) {
+Value CollectiveEmission::Reduced(Value left, Value right) {
   return emit_->Emit1(OpOf(c_.op), {left, right});
 }
 
-std::string Emission::Channel(const Move& move, size_t step,
-                              size_t chunk) const {
+std::string CollectiveEmission::Channel(const CollectiveMove& move, size_t step,
+                                        size_t chunk) const {
   return ChannelName(c_.name, agreed_,
                      absl::StrCat(step, ".", chunk, ".", c_.ranks[move.from],
                                   ">", c_.ranks[move.to]));

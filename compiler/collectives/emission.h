@@ -1,9 +1,11 @@
-// Emission: one rank's part of a schedule as nodes. See collective.h for the
-// order in which they are made.
+// CollectiveEmission: one rank's part of a schedule as nodes. See collective.h
+// for the order in which they are made.
 //
-//   Emission emission(&emit, {&schedule, algorithm, position, ...}, blocks);
-//   emission.Run(flat);
-//   Value result = emission.Result(kept_blocks);
+//   CollectiveEmission emission(graph, &emit, c, schedule, dtype, elements,
+//                               agreed, provenance);
+//   emission.Start(operand, {0, 1});        // the blocks that it holds
+//   emission.Run();
+//   Value result = emission.Result({0});    // the blocks that are asked for
 //
 // Threading: thread-compatible. Ownership: refers to its arguments.
 #ifndef WEFT_COMPILER_COLLECTIVES_EMISSION_H_
@@ -20,13 +22,14 @@
 
 namespace weft {
 
-class Emission {
+class CollectiveEmission {
  public:
   // What moves is one-dimensional, `elements` of `dtype` over all blocks.
   // `agreed` and `provenance` go into channel names and nodes.
-  Emission(Graph* graph, GraphEmitter* emit, const Collective& c,
-           const Schedule& schedule, DType dtype, int64_t elements,
-           std::string agreed, std::string provenance);
+  CollectiveEmission(Graph* graph, GraphEmitter* emit, const Collective& c,
+                     const CollectiveSchedule& schedule, DType dtype,
+                     int64_t elements, std::string agreed,
+                     std::string provenance);
 
   // `blocks` lie one after another in `value`: what this rank starts with.
   void Start(Value value, const std::vector<int>& blocks);
@@ -51,19 +54,22 @@ class Emission {
 
   void Sends(size_t step, size_t chunk);
   void Receives(size_t step, size_t chunk);
-  Value Receive(const Move& move, size_t step, size_t chunk);
-  void Contributions(std::vector<Move> moves, size_t step, size_t chunk);
+  Value Receive(const CollectiveMove& move, size_t step, size_t chunk);
+  void Contributions(std::vector<CollectiveMove> moves, size_t step,
+                     size_t chunk);
   // Puts the node made last, a Send or Recv, after `before` or, where that is
   // -1, after the operand and Collective::after. Its id.
   int32_t Ordered(int32_t before);
   Value Reduced(Value left, Value right);
-  std::string Channel(const Move& move, size_t step, size_t chunk) const;
+  std::string Channel(const CollectiveMove& move, size_t step,
+                      size_t chunk) const;
 
   Graph* graph_;
   GraphEmitter* emit_;
   const Collective& c_;
-  const Schedule& schedule_;
-  std::vector<std::vector<Move>> sends_, receives_;  // this rank's, by step
+  const CollectiveSchedule& schedule_;
+  // This rank's, by step.
+  std::vector<std::vector<CollectiveMove>> sends_, receives_;
   DType dtype_;
   std::string agreed_, provenance_;
   int me_;

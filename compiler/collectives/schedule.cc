@@ -10,31 +10,32 @@ namespace {
 
 using Kind = CollectiveKind;
 using Algorithm = CollectiveAlgorithm;
-using Action = MoveAction;
+using Action = CollectiveAction;
 
 }  // namespace
 
 // ---- Direct, three-stage
 
 // Everyone's part of block j to its owner, position j, which reduces.
-void ScheduleBuilder::Owners(absl::string_view name) {
-  std::vector<Move>& moves = Step(name);
+void CollectiveScheduleBuilder::Owners(absl::string_view name) {
+  std::vector<CollectiveMove>& moves = Step(name);
   ForPairs([&](int from, int to) {
     moves.push_back({from, to, to, to, 1, Action::kContribute});
   });
 }
 
 // Block j of position j to everyone who lacks it.
-void ScheduleBuilder::Distribute(absl::string_view name) {
-  std::vector<Move>& moves = Step(name);
+void CollectiveScheduleBuilder::Distribute(absl::string_view name) {
+  std::vector<CollectiveMove>& moves = Step(name);
   ForPairs([&](int from, int to) {
     if (kind_ == Kind::kBroadcast && to == root_) return;
     moves.push_back({from, to, from, from, 1, Action::kStore});
   });
 }
 
-void ScheduleBuilder::DirectToRoot(absl::string_view name, bool own_block) {
-  std::vector<Move>& moves = Step(name);
+void CollectiveScheduleBuilder::DirectToRoot(absl::string_view name,
+                                             bool own_block) {
+  std::vector<CollectiveMove>& moves = Step(name);
   ForOthers(root_, [&](int from) {
     const int place = own_block ? from : 0;
     moves.push_back({from, root_, place, place, 1,
@@ -42,10 +43,10 @@ void ScheduleBuilder::DirectToRoot(absl::string_view name, bool own_block) {
   });
 }
 
-void ScheduleBuilder::Direct() {
+void CollectiveScheduleBuilder::Direct() {
   switch (kind_) {
     case Kind::kAllReduce: {
-      std::vector<Move>& moves = Step("reduce");
+      std::vector<CollectiveMove>& moves = Step("reduce");
       ForPairs([&](int from, int to) {
         moves.push_back({from, to, 0, 0, 1, Action::kContribute});
       });
@@ -63,19 +64,19 @@ void ScheduleBuilder::Direct() {
       SetBlocks(n_);
       return DirectToRoot("gather", true);
     case Kind::kBroadcast: {
-      std::vector<Move>& moves = Step("broadcast");
+      std::vector<CollectiveMove>& moves = Step("broadcast");
       ForOthers(root_, [&](int to) { moves.push_back({root_, to}); });
       return;
     }
     case Kind::kScatter: {
       SetBlocks(n_);
-      std::vector<Move>& moves = Step("scatter");
+      std::vector<CollectiveMove>& moves = Step("scatter");
       ForOthers(root_, [&](int to) { moves.push_back({root_, to, to, to}); });
       return;
     }
     case Kind::kAllToAll: {
       SetBlocks(n_);
-      std::vector<Move>& moves = Step("exchange");
+      std::vector<CollectiveMove>& moves = Step("exchange");
       ForPairs([&](int from, int to) {
         moves.push_back({from, to, to, from});
       });
@@ -84,10 +85,10 @@ void ScheduleBuilder::Direct() {
   }
 }
 
-void ScheduleBuilder::ThreeStage() {
+void CollectiveScheduleBuilder::ThreeStage() {
   SetBlocks(n_);
   if (kind_ == Kind::kBroadcast) {
-    std::vector<Move>& moves = Step("scatter");
+    std::vector<CollectiveMove>& moves = Step("scatter");
     ForOthers(root_, [&](int to) { moves.push_back({root_, to, to, to}); });
     return Distribute("distribute");
   }
@@ -98,9 +99,9 @@ void ScheduleBuilder::ThreeStage() {
 
 // ---- Ring
 
-void ScheduleBuilder::RingReduce() {
+void CollectiveScheduleBuilder::RingReduce() {
   for (int step = 0; step < n_ - 1; ++step) {
-    std::vector<Move>& moves = Step("reduce");
+    std::vector<CollectiveMove>& moves = Step("reduce");
     for (int from = 0; from < n_; ++from) {
       const int block = (from - step - 1 + n_) % n_;
       moves.push_back(
@@ -109,9 +110,9 @@ void ScheduleBuilder::RingReduce() {
   }
 }
 
-void ScheduleBuilder::RingGather() {
+void CollectiveScheduleBuilder::RingGather() {
   for (int step = 0; step < n_ - 1; ++step) {
-    std::vector<Move>& moves = Step("gather");
+    std::vector<CollectiveMove>& moves = Step("gather");
     for (int from = 0; from < n_; ++from) {
       const int block = (from - step + n_) % n_;
       moves.push_back({from, (from + 1) % n_, block, block});
@@ -119,7 +120,7 @@ void ScheduleBuilder::RingGather() {
   }
 }
 
-void ScheduleBuilder::Ring() {
+void CollectiveScheduleBuilder::Ring() {
   if (kind_ == Kind::kBroadcast) {  // a chain; chunks follow one another on it
     for (int step = 0; step < n_ - 1; ++step) {
       Step("broadcast")
@@ -133,7 +134,7 @@ void ScheduleBuilder::Ring() {
   if (kind_ == Kind::kAllReduce || kind_ == Kind::kAllGather) RingGather();
 }
 
-Schedule ScheduleBuilder::Build(Algorithm algorithm) {
+CollectiveSchedule CollectiveScheduleBuilder::Build(Algorithm algorithm) {
   SetBlocks(1);
   switch (algorithm) {
     case Algorithm::kAuto:
@@ -159,9 +160,10 @@ Schedule ScheduleBuilder::Build(Algorithm algorithm) {
   return std::move(schedule_);
 }
 
-Schedule MakeSchedule(CollectiveKind kind, CollectiveAlgorithm algorithm,
-                      const CollectiveGroup& group) {
-  return ScheduleBuilder(kind, group).Build(algorithm);
+CollectiveSchedule MakeSchedule(CollectiveKind kind,
+                                CollectiveAlgorithm algorithm,
+                                const CollectiveGroup& group) {
+  return CollectiveScheduleBuilder(kind, group).Build(algorithm);
 }
 
 std::vector<int64_t> BlockSizes(int64_t total, int blocks) {

@@ -1,8 +1,8 @@
-// Schedule: a collective as a list of moves of blocks between positions of a
-// group, in steps, the same list on every rank. Graphs (collective.h) and costs
-// (cost.h) are both read off it.
+// CollectiveSchedule: a collective as a list of moves of blocks between
+// positions of a group, in steps, the same list on every rank. Graphs
+// (collective.h) and costs (cost.h) are both read off it.
 //
-//   Schedule s = MakeSchedule(CollectiveKind::kAllReduce,
+//   CollectiveSchedule s = MakeSchedule(CollectiveKind::kAllReduce,
 //                             CollectiveAlgorithm::kThreeStage, {4, 0, {}});
 //   s.num_blocks;       // 4: one for each owner
 //   s.steps[0].name;    // "reduce": everyone's block j goes to position j
@@ -30,7 +30,7 @@
 
 namespace weft {
 
-enum class MoveAction : uint8_t {
+enum class CollectiveAction : uint8_t {
   kStore,        // takes the place of what is there
   kReduceLeft,   // received op mine
   kReduceRight,  // mine op received
@@ -39,30 +39,31 @@ enum class MoveAction : uint8_t {
   kContribute,
 };
 
-struct Move {
+struct CollectiveMove {
   int from = 0;
   int to = 0;
   int source = 0;  // first place at `from`
   int target = 0;  // first place at `to`
   int count = 1;
-  MoveAction action = MoveAction::kStore;
+  CollectiveAction action = CollectiveAction::kStore;
 };
 
-struct ScheduleStep {
+struct CollectiveStep {
   absl::string_view name;  // "reduce"; of static storage
-  std::vector<Move> moves;
+  std::vector<CollectiveMove> moves;
 };
 
-struct Schedule {
+struct CollectiveSchedule {
   int num_blocks = 1;
   std::vector<int> order;  // place -> block
-  std::vector<ScheduleStep> steps;
+  std::vector<CollectiveStep> steps;
 };
 
 // Pre-conditions: WhyNot(kind, algorithm, group) is ""; `algorithm` is not
 // kAuto; the root is in the group.
-Schedule MakeSchedule(CollectiveKind kind, CollectiveAlgorithm algorithm,
-                      const CollectiveGroup& group);
+CollectiveSchedule MakeSchedule(CollectiveKind kind,
+                                CollectiveAlgorithm algorithm,
+                                const CollectiveGroup& group);
 
 // The balanced cut of `total` elements: the first `total % blocks` blocks have
 // one more than the others.

@@ -1,7 +1,9 @@
-// ScheduleBuilder: the moves of each algorithm. schedule.cc has those of one or
-// two steps and the ring, schedule_pairs.cc those by pairs and by hosts.
+// CollectiveScheduleBuilder: the moves of each algorithm. schedule.cc has those
+// of one or two steps and the ring, schedule_pairs.cc those by pairs and by
+// hosts.
 //
-//   Schedule s = ScheduleBuilder(kind, group).Build(algorithm);
+//   CollectiveScheduleBuilder builder(kind, group);
+//   CollectiveSchedule s = builder.Build(algorithm);
 //
 // Threading: thread-compatible. Ownership: refers to the group.
 #ifndef WEFT_COMPILER_COLLECTIVES_SCHEDULE_BUILDER_H_
@@ -18,22 +20,22 @@ namespace weft {
 
 // Two halves of a range of positions, each with its speaker, of which one
 // speaks for both.
-struct TreePair {
-  int parent, child;  // positions
-  int first, count;   // the child's half
-  MoveAction action;  // of what the parent gets
+struct CollectiveTreePair {
+  int parent, child;        // positions
+  int first, count;         // the child's half
+  CollectiveAction action;  // of what the parent gets
 };
 
-class ScheduleBuilder {
+class CollectiveScheduleBuilder {
  public:
-  ScheduleBuilder(CollectiveKind kind, const CollectiveGroup& group)
+  CollectiveScheduleBuilder(CollectiveKind kind, const CollectiveGroup& group)
       : kind_(kind), group_(group), n_(group.size), root_(group.root) {}
 
-  Schedule Build(CollectiveAlgorithm algorithm);
+  CollectiveSchedule Build(CollectiveAlgorithm algorithm);
 
  private:
   // The moves of the step named `name`, which comes last.
-  std::vector<Move>& Step(absl::string_view name) {
+  std::vector<CollectiveMove>& Step(absl::string_view name) {
     schedule_.steps.push_back({name, {}});
     return schedule_.steps.back().moves;
   }
@@ -79,7 +81,7 @@ class ScheduleBuilder {
   const CollectiveGroup& group_;
   int n_;
   int root_;
-  Schedule schedule_;
+  CollectiveSchedule schedule_;
 };
 
 }  // namespace weft

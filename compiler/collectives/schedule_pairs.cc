@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 using Kind = CollectiveKind;
-using Action = MoveAction;
+using Action = CollectiveAction;
 
 }  // namespace
 
@@ -17,11 +17,11 @@ using Action = MoveAction;
 // Each pair halves the places that both hold: bit `bit` of a position says
 // which half is its own. At the end position p has the one place whose number
 // is p with its bits reversed.
-void ScheduleBuilder::Halve() {
+void CollectiveScheduleBuilder::Halve() {
   std::vector<int> first(n_, 0);
   int half = n_ / 2;
   for (int bit = 1; bit < n_; bit *= 2, half /= 2) {
-    std::vector<Move>& moves = Step("reduce");
+    std::vector<CollectiveMove>& moves = Step("reduce");
     for (int from = 0; from < n_; ++from) {
       const bool upper = (from & bit) != 0;  // and the partner is below
       const int given = first[from] + (upper ? 0 : half);
@@ -32,7 +32,7 @@ void ScheduleBuilder::Halve() {
   }
 }
 
-void ScheduleBuilder::Double() {
+void CollectiveScheduleBuilder::Double() {
   std::vector<int> first(n_, 0);
   for (int p = 0; p < n_; ++p) {
     int half = n_ / 2;
@@ -42,7 +42,7 @@ void ScheduleBuilder::Double() {
   }
   int held = 1;
   for (int bit = n_ / 2; bit >= 1; bit /= 2, held *= 2) {
-    std::vector<Move>& moves = Step("gather");
+    std::vector<CollectiveMove>& moves = Step("gather");
     for (int from = 0; from < n_; ++from) {
       moves.push_back({from, from ^ bit, first[from], first[from], held});
     }
@@ -50,7 +50,7 @@ void ScheduleBuilder::Double() {
   }
 }
 
-void ScheduleBuilder::HalvingDoubling() {
+void CollectiveScheduleBuilder::HalvingDoubling() {
   SetBlocks(n_);
   if (kind_ != Kind::kAllReduce) {
     // Position p must end (or starts) with block p, which is in its last place.
@@ -73,25 +73,25 @@ void ScheduleBuilder::HalvingDoubling() {
 // among them, else the lowest.
 
 template <typename F>
-void ScheduleBuilder::ForTreePairs(int half, F f) const {
+void CollectiveScheduleBuilder::ForTreePairs(int half, F f) const {
   for (int lo = 0; lo + half < n_; lo += 2 * half) {
     const int mid = lo + half, hi = std::min(mid + half, n_);
     const bool root_left = root_ >= lo && root_ < mid;
     const bool root_right = root_ >= mid && root_ < hi;
     const int left = root_left ? root_ : lo, right = root_right ? root_ : mid;
     if (root_right) {
-      f(TreePair{right, left, lo, half, Action::kReduceLeft});
+      f(CollectiveTreePair{right, left, lo, half, Action::kReduceLeft});
     } else {
-      f(TreePair{left, right, mid, hi - mid, Action::kReduceRight});
+      f(CollectiveTreePair{left, right, mid, hi - mid, Action::kReduceRight});
     }
   }
 }
 
-void ScheduleBuilder::TreeUp() {
+void CollectiveScheduleBuilder::TreeUp() {
   const bool gathers = kind_ == Kind::kGather;
   for (int half = 1; half < n_; half *= 2) {
-    std::vector<Move>& moves = Step(gathers ? "gather" : "reduce");
-    ForTreePairs(half, [&](const TreePair& p) {
+    std::vector<CollectiveMove>& moves = Step(gathers ? "gather" : "reduce");
+    ForTreePairs(half, [&](const CollectiveTreePair& p) {
       if (gathers) {
         moves.push_back({p.child, p.parent, p.first, p.first, p.count});
       } else {
@@ -101,13 +101,14 @@ void ScheduleBuilder::TreeUp() {
   }
 }
 
-void ScheduleBuilder::TreeDown() {
+void CollectiveScheduleBuilder::TreeDown() {
   const bool scatters = kind_ == Kind::kScatter;
   int half = 1;
   while (half * 2 < n_) half *= 2;
   for (; half >= 1; half /= 2) {
-    std::vector<Move>& moves = Step(scatters ? "scatter" : "broadcast");
-    ForTreePairs(half, [&](const TreePair& p) {
+    std::vector<CollectiveMove>& moves =
+        Step(scatters ? "scatter" : "broadcast");
+    ForTreePairs(half, [&](const CollectiveTreePair& p) {
       if (scatters) {
         moves.push_back({p.parent, p.child, p.first, p.first, p.count});
       } else {
@@ -117,7 +118,7 @@ void ScheduleBuilder::TreeDown() {
   }
 }
 
-void ScheduleBuilder::Tree() {
+void CollectiveScheduleBuilder::Tree() {
   if (kind_ == Kind::kAllReduce) root_ = 0;
   if (kind_ == Kind::kGather || kind_ == Kind::kScatter) SetBlocks(n_);
   if (Reduces(kind_) || kind_ == Kind::kGather) TreeUp();
@@ -132,11 +133,11 @@ void ScheduleBuilder::Tree() {
 
 // Member j owns the j-th part of the tensor within its host; the members j of
 // all hosts own a block each of that part.
-void ScheduleBuilder::HierarchicalAllReduce() {
+void CollectiveScheduleBuilder::HierarchicalAllReduce() {
   const int size = AlignedHostSize(group_), hosts = n_ / size;
   SetBlocks(n_);
   auto within = [&](absl::string_view name, bool reduce) {
-    std::vector<Move>& moves = Step(name);
+    std::vector<CollectiveMove>& moves = Step(name);
     ForPairs([&](int from, int to) {
       if (from / size != to / size) return;
       const int place = (reduce ? to : from) % size * hosts;
@@ -145,7 +146,7 @@ void ScheduleBuilder::HierarchicalAllReduce() {
     });
   };
   auto across = [&](absl::string_view name, bool reduce) {
-    std::vector<Move>& moves = Step(name);
+    std::vector<CollectiveMove>& moves = Step(name);
     ForPairs([&](int from, int to) {
       if (from % size != to % size) return;
       const int place = from % size * hosts + (reduce ? to : from) / size;
@@ -159,12 +160,12 @@ void ScheduleBuilder::HierarchicalAllReduce() {
   within("distribute in hosts", false);
 }
 
-void ScheduleBuilder::Hierarchical() {
+void CollectiveScheduleBuilder::Hierarchical() {
   if (kind_ == Kind::kAllReduce) return HierarchicalAllReduce();
   // The member of each host with the root's number there speaks for its host.
   const int size = AlignedHostSize(group_);
   const bool reduce = kind_ == Kind::kReduce;
-  auto add = [&](std::vector<Move>& moves, int speaker, int other) {
+  auto add = [&](std::vector<CollectiveMove>& moves, int speaker, int other) {
     if (reduce) {
       moves.push_back({other, speaker, 0, 0, 1, Action::kContribute});
     } else {
@@ -172,7 +173,7 @@ void ScheduleBuilder::Hierarchical() {
     }
   };
   auto within = [&] {
-    std::vector<Move>& moves =
+    std::vector<CollectiveMove>& moves =
         Step(reduce ? "reduce in hosts" : "broadcast in hosts");
     for (int p = 0; p < n_; ++p) {
       const int speaker = p / size * size + root_ % size;
@@ -180,7 +181,7 @@ void ScheduleBuilder::Hierarchical() {
     }
   };
   auto across = [&] {
-    std::vector<Move>& moves =
+    std::vector<CollectiveMove>& moves =
         Step(reduce ? "reduce across hosts" : "broadcast across hosts");
     for (int p = root_ % size; p < n_; p += size) {
       if (p != root_) add(moves, root_, p);

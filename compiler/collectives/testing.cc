@@ -183,8 +183,9 @@ std::vector<Literal> Operands(const Collective& c, const TensorType& type,
 
 absl::Status AddToGraph(Graph* graph, const Collective& c,
                         const TensorType& type) {
+  const auto me = std::find(c.ranks.begin(), c.ranks.end(), c.rank);
   const bool gives = (c.kind != Kind::kBroadcast && c.kind != Kind::kScatter) ||
-                     c.ranks[c.root] == c.rank;
+                     me - c.ranks.begin() == c.root;
   Value x;
   if (gives) {
     std::vector<int64_t> dims(type.shape.dims().begin(),
