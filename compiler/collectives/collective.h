@@ -50,11 +50,14 @@
 // those that they share in one order, and for groups that overlap where one
 // order of all collectives of the job contains that of each rank.
 //
-// Control edges keep that order where other passes make the operand anew, with
-// a later id: each Send comes after the Send before it, each Recv of (s, c)
-// after the last Send of (<= s, c), those of step 0 after all Sends of step 0;
-// a Recv without a Send before it after the operand. A rank that gives nothing
-// has nothing that holds its first Recv back; where that matters, `after` names
+// Passes after this one may make operands and reductions anew, with later ids.
+// Control edges see to it that no order of the nodes blocks: each Send comes
+// after the Send before it, each Recv of step s after all Sends of steps <= s,
+// and a Recv without such Sends after the operand. (Were all ranks blocked,
+// take the Recv of the lowest step that waits. Its Send is not done, so that
+// rank is blocked in a Recv of a lower step: there is none.) A rank that gives
+// nothing has nothing that holds its first Recv back; where that matters, as
+// for several collectives of which not all ranks do the same, `after` names
 // what must have acted before.
 //
 // Chunks: with `chunk_elements`, each block of the schedule is cut into chunks

@@ -45,7 +45,7 @@ CollectiveEmission::CollectiveEmission(Graph* graph, GraphEmitter* emit,
                                           : std::min(c.chunk_elements, largest);
   const int64_t count = (largest + chunk_elements_ - 1) / chunk_elements_;
   for (int64_t i = 0; i < count; ++i) {
-    Chunk chunk{{0}, Rope(emit), -1};
+    Chunk chunk{{0}, Rope(emit)};
     for (int block : schedule.order) {
       chunk.begin.push_back(chunk.begin.back() + PieceLength(i, block));
     }
@@ -83,8 +83,8 @@ void CollectiveEmission::Start(Value value, const std::vector<int>& blocks) {
 void CollectiveEmission::Run() {
   const size_t steps = schedule_.steps.size();
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) Sends(0, chunk);
-  for (Chunk& chunk : chunks_) chunk.last_send = last_send_;
   for (size_t step = 0; step < steps; ++step) {
+    hold_ = last_send_;
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       Receives(step, chunk);
       Sends(step + 1, chunk);
@@ -127,7 +127,7 @@ void CollectiveEmission::Sends(size_t step, size_t index) {
         "weft.Send", {chunk.rope.Get(begin, end)},
         {{"channel", Channel(move, step, index)}, {"peer", c_.ranks[move.to]}},
         0);
-    chunk.last_send = last_send_ = Ordered(last_send_);
+    last_send_ = Ordered(last_send_);
   }
 }
 
@@ -167,7 +167,7 @@ Value CollectiveEmission::Receive(const CollectiveMove& move, size_t step,
                               {"dtype", dtype_},
                               {"shape", std::vector<int64_t>{length}},
                               {"rate", c_.rate}});
-  Ordered(chunks_[index].last_send);
+  Ordered(hold_);
   return value;
 }
 

@@ -42,7 +42,6 @@ class CollectiveEmission {
   struct Chunk {
     std::vector<int64_t> begin;  // of each place, and the end
     Rope rope;
-    int32_t last_send = -1;  // that its receives come after
   };
 
   int64_t Length(const Chunk& chunk, int first, int count) const {
@@ -76,8 +75,9 @@ class CollectiveEmission {
   std::vector<int64_t> block_sizes_;
   int64_t chunk_elements_;  // of a block
   std::vector<Chunk> chunks_;
-  int32_t operand_ = -1;    // node that the operand comes from
-  int32_t last_send_ = -1;  // of all chunks
+  int32_t operand_ = -1;  // node that the operand comes from
+  int32_t last_send_ = -1;
+  int32_t hold_ = -1;  // the Send that the step's receives come after
 };
 
 }  // namespace weft
