@@ -89,8 +89,15 @@ class Forward {
     finite &= Pack(s_, qkv + s_.width, row, T(1), w.k);
     finite &= Pack(s_, qkv + 2 * s_.width, row, T(1), w.v);
     if (!finite) return Plain(item, qkv);
+    Ahead<T> ahead(s_);
+    if (item + 1 < s_.items()) {
+      const T* next = a_.Input<T>(0) + s_.First(item + 1, row);
+      for (int64_t part = 0; part < 3; ++part) {
+        ahead.Add(next + part * s_.width, row);
+      }
+    }
     for (int64_t r = 0; r < s_.tokens; r += kGroup) {
-      RunGroup(item, r, std::min(s_.tokens, r + kGroup), w);
+      RunGroup(item, r, std::min(s_.tokens, r + kGroup), w, &ahead);
     }
   }
 
@@ -98,17 +105,18 @@ class Forward {
   using V = Vector<T>;
 
   void RunGroup(int64_t item, int64_t begin, int64_t end,
-                const ForwardScratch<T>& w) const {
+                const ForwardScratch<T>& w, Ahead<T>* ahead) const {
     const int64_t n = end - begin;
     TransposeGroup(s_, w.q + begin * s_.padded(), w.qt);
     ForEachBlock(s_, end, [&](const KeyBlock& block) {
       Scores(s_, begin, n, block, w.k, w.qt, w.weights);
       for (int64_t l = 0; l < n; l += kVectorLanes<T>) {
-        Weigh(begin + l, l, block, w);
+        Weigh(begin + l, l, block, w, ahead);
       }
       if (block.begin > 0) Shrink(n, w);
       if (dropping_.on()) Drop(item, begin, n, block, w);
-      WeightedSum(s_, block.begin > 0, begin, n, block, w.weights, w.v, w.y);
+      WeightedSum(s_, block.begin > 0, begin, n, block, w.weights, w.v, w.y,
+                  ahead);
     });
     Write(item, begin, n, w);
   }
@@ -117,7 +125,7 @@ class Forward {
   // to be divided by their sum; those of what is not seen become 0. The sum so
   // far shrinks to a new maximum; w.shrink says by how much.
   void Weigh(int64_t query, int64_t lane, const KeyBlock& block,
-             const ForwardScratch<T>& w) const {
+             const ForwardScratch<T>& w, Ahead<T>* ahead) const {
     T* x = w.weights + lane;
     V max = Largest(query, block, x), sum = {};
     if (block.begin > 0) {
@@ -129,6 +137,7 @@ class Forward {
     }
     V part = {};
     int64_t k = ForEachKey<T>(s_, block, query, [&](int64_t key, auto hide) {
+      if (key % 8 == 0) ahead->Row();
       const V weight = hide(ExpOf(LoadVector(x + key * kGroup) - max), V{});
       part += weight;
       StoreVector(x + key * kGroup, weight);

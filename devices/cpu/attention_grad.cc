@@ -54,8 +54,9 @@ class Gradient {
     std::fill(w.dv, w.dv + size, T(0));
     T* dqkv = a_.Output<T>(0) + s_.First(item, row);
     if (!finite) return Plain(item, w, qkv, w.lse, dqkv);
+    Ahead<T> ahead = AheadOf(item + 1);
     for (int64_t r = 0; r < s_.tokens; r += kGroup) {
-      RunGroup(item, r, std::min(s_.tokens, r + kGroup), w, dqkv);
+      RunGroup(item, r, std::min(s_.tokens, r + kGroup), w, dqkv, &ahead);
     }
     Unpack(s_, w.dk, s_.tokens, T(1), dqkv + s_.width, row);
     Unpack(s_, w.dv, s_.tokens, T(1), dqkv + 2 * s_.width, row);
@@ -85,7 +86,7 @@ class Gradient {
   }
 
   void RunGroup(int64_t item, int64_t begin, int64_t end,
-                const GradScratch<T>& w, T* dqkv) const {
+                const GradScratch<T>& w, T* dqkv, Ahead<T>* ahead) const {
     const int64_t n = end - begin, head = s_.padded();
     const T *q = w.q + begin * head, *dy = w.dy + begin * head;
     TransposeGroup(s_, q, w.qt);
@@ -101,12 +102,27 @@ class Gradient {
         dropping_.on() ? Differentiate<true>(begin + l, l, block, w)
                        : Differentiate<false>(begin + l, l, block, w);
       }
-      AddToKeys(s_, begin, n, block, w.weights, dy, w.dv);
-      AddToKeys(s_, begin, n, block, w.dscores, q, w.dk);
-      WeightedSum(s_, block.begin > 0, begin, n, block, w.dscores, w.k, w.dq);
+      AddToKeys(s_, begin, n, block, w.weights, dy, w.dv, ahead);
+      AddToKeys(s_, begin, n, block, w.dscores, q, w.dk, ahead);
+      WeightedSum(s_, block.begin > 0, begin, n, block, w.dscores, w.k, w.dq,
+                  ahead);
     });
     Unpack(s_, w.dq, n, static_cast<T>(s_.scale), dqkv + begin * 3 * s_.width,
            3 * s_.width);
+  }
+
+  Ahead<T> AheadOf(int64_t item) const {
+    Ahead<T> ahead(s_);
+    if (item == s_.items()) return ahead;
+    const int64_t row = 3 * s_.width, first = s_.First(item, s_.width);
+    ahead.Add(a_.Input<T>(1) + first, s_.width);
+    ahead.Add(a_.Input<T>(3) + first, s_.width);
+    for (int64_t part = 0; part < 3; ++part) {
+      const int64_t at = s_.First(item, row) + part * s_.width;
+      ahead.Add(a_.Input<T>(0) + at, row);
+      ahead.Add(a_.Output<T>(0) + at, row);
+    }
+    return ahead;
   }
 
   // Of a vector of queries, in lanes from `lane` on: scores become the weights
