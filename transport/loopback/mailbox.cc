@@ -22,7 +22,7 @@ class Blocks {
  public:
   bool Blocked(const TransportEvent& e) const {
     if (e.ep == 0) return false;  // REFUSED: of no endpoint
-    if (all_.count(e.ep) != 0) return true;
+    // EP_DOWN is the last. (Nothing is posted before the first one is polled.)
     if (e.kind != WEFT_EVENT_COMPLETED) return any_.count(e.ep) != 0;
     return lanes_.count({e.ep, e.tag, e.op_kind}) != 0;
   }
@@ -30,13 +30,10 @@ class Blocks {
     any_.insert(e.ep);
     if (e.kind == WEFT_EVENT_COMPLETED) {
       lanes_.insert({e.ep, e.tag, e.op_kind});
-    } else {
-      all_.insert(e.ep);
     }
   }
 
  private:
-  std::set<weft_endpoint> all_;
   std::set<weft_endpoint> any_;
   std::set<std::tuple<weft_endpoint, uint64_t, uint32_t>> lanes_;
 };

@@ -123,12 +123,13 @@ TEST_P(TransportTest, RefusesAnIncarnationThatIsNotNewer) {
     EXPECT_TRUE(connect(6));  // and goes away
     for (uint64_t stale : {5, 6}) {
       EXPECT_FALSE(connect(stale));
-      const TransportEvent& event =
-          *stays->Last(listener_is_stale ? Kind::kConnected : Kind::kRefused);
-      EXPECT_TRUE(Is(event.status, ErrorCode::kPeerRefused));
-      EXPECT_EQ(event.reason, WEFT_REFUSED_INCARNATION);
-      EXPECT_TRUE(Has(event.status, absl::StrCat("incarnation ", stale)));
-      EXPECT_TRUE(Has(event.status, "incarnation 6")) << event.status;
+      const TransportEvent* event =
+          stays->Last(listener_is_stale ? Kind::kConnected : Kind::kRefused);
+      ASSERT_NE(event, nullptr);
+      EXPECT_TRUE(Is(event->status, ErrorCode::kPeerRefused));
+      EXPECT_EQ(event->reason, WEFT_REFUSED_INCARNATION);
+      EXPECT_TRUE(Has(event->status, absl::StrCat("incarnation ", stale)));
+      EXPECT_TRUE(Has(event->status, "incarnation 6")) << event->status;
     }
     EXPECT_TRUE(connect(7));
   }
