@@ -1,14 +1,14 @@
 // What kernels that pass over memory reach of what a copy does, on one thread:
 // a fused chain of elementwise instructions beside the same as one op after the
-// other, GELU, softmax, layer normalisation, cross-entropy; and small
-// elementwise ops, whose operands stay in a cache. Bytes are those of operands
-// and results, each counted once.
+// other, GELU, softmax, layer normalisation, cross-entropy; attention, of which
+// products are most; and small elementwise ops, whose operands stay in a cache.
+// Bytes are those of operands and results, each counted once.
 //
 //   elementwise --plugin=PATH           all
 //   elementwise --plugin=PATH NAME...   whose names hold one of these
 //
 // Figures: RESULT lines (benchmarks/result.h), GB/s for large operands (64 MiB
-// each) and microseconds a launch for small ones.
+// each), GFLOP/s for attention and microseconds a launch for small ones.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -210,6 +210,55 @@ std::vector<Case> SmallCases() {
   };
 }
 
+// Causal attention and its gradient; of the products, what is visible counts.
+void RunAttention(Device* device, Stream* stream,
+                  const std::function<bool(const std::string&)>& wanted) {
+  struct Heads {
+    int64_t samples, tokens, heads, size;
+  };
+  for (const Heads& h : std::vector<Heads>{{32, 128, 4, 32},
+                                           {32, 128, 2, 64},
+                                           {4, 512, 8, 64},
+                                           {1, 128, 4, 32}}) {
+    const int64_t width = h.heads * h.size;
+    const Type qkv{WEFT_F32, {h.samples, h.tokens, 3 * width}};
+    const Type y{WEFT_F32, {h.samples, h.tokens, width}};
+    const Type lse{WEFT_F32, {h.samples, h.heads, h.tokens}};
+    auto causal = [&](OpDesc& d) {
+      d.Set("heads", h.heads);
+      d.Set("causal", int64_t{1});
+    };
+    const std::string shape =
+        std::to_string(h.samples) + "x" + std::to_string(h.tokens) + "x" +
+        std::to_string(h.heads) + "x" + std::to_string(h.size);
+    const double weights = static_cast<double>(h.samples * h.heads) * 0.5 *
+                           static_cast<double>(h.tokens * (h.tokens + 1));
+    // Two products a weight; the gradient has five.
+    const double flops = weights * 4 * static_cast<double>(h.size);
+    auto run = [&](const Case& c, double work) {
+      if (!wanted(c.name)) return;
+      Launchable kernel(device, stream, c.op, c.in, c.out, c.attributes);
+      if (!kernel.ok()) return;
+      std::vector<double> rates = Measure(
+          21, [&] { kernel.Run(); }, 1);
+      for (double& v : rates) v = work / v;
+      PrintResult("elementwise", c.name, "causal", rates, "GFLOP/s");
+    };
+    run({"SelfAttention " + shape,
+         WEFT_OP_SELF_ATTENTION,
+         {qkv},
+         {y, lse},
+         causal},
+        flops);
+    run({"SelfAttentionGrad " + shape,
+         WEFT_OP_SELF_ATTENTION_GRAD,
+         {qkv, y, lse, y},
+         {qkv},
+         causal},
+        2.5 * flops);
+  }
+}
+
 void RunCopy() {
   const size_t bytes = kRows * kColumns * 4;
   std::vector<char> from(bytes, 1), to(bytes, 2);
@@ -286,6 +335,9 @@ int Main(int argc, char** argv) {
     PrintResult("elementwise", c.name, "64 MiB", ns, "GB/s");
   }
   if (Wanted("separate", argc, argv)) RunSeparate(device->get(), stream->get());
+  RunAttention(device->get(), stream->get(), [&](const std::string& name) {
+    return Wanted(name, argc, argv);
+  });
   for (const Case& c : SmallCases()) {
     if (!Wanted(c.name, argc, argv)) continue;
     Launchable kernel = make(c);
