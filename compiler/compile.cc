@@ -131,6 +131,8 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
   emitting.graph = graph.name();
   emitting.devices = options.devices;
   emitting.estimate = options.estimate;
+  emitting.rank = options.rank;
+  emitting.ranks = options.ranks;
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan,
                         EmitPlan(parts, schedule, state, emitting));
   WEFT_RETURN_IF_ERROR(PlaceRegisters(&plan));

@@ -50,6 +50,8 @@ struct CompileOptions {
   std::vector<plan::Device> devices;  // 0 is the host
   std::string default_device;         // name or kind; "" = the host
   int micro_batches = 1;              // acts of micro nodes in a period
+  uint32_t rank = 0;                  // whose plan it is, of
+  uint32_t ranks = 1;                 // so many
   // Of registers between streams; those that I/O fills have at least two.
   int register_copies = 2;
   // Other values give other legal launch orders of the same work; results must

@@ -5,11 +5,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/check/check.h"
 #include "compiler/compile.h"
+#include "compiler/partition/by_rank.h"
 #include "compiler/testing/fake_oracle.h"
 #include "compiler/testing/symbolic_run.h"
+#include "core/base/status_macros.h"
 #include "core/graph/rates.h"
 #include "core/graph/text.h"
+#include "core/plan/job.h"
 #include "core/plan/print.h"
 #include "gtest/gtest.h"
 
@@ -17,6 +21,7 @@ namespace weft {
 namespace {
 
 constexpr int kGraphs = 60;
+constexpr int kRankGraphs = 300;
 constexpr int kPeriods = 3;
 
 class RandomGraph {
@@ -236,6 +241,84 @@ TEST(RandomPlanTest, EqualInputsGiveEqualPlans) {
     EXPECT_EQ(bytes[0], bytes[1]) << seed;
   }
 }
+
+// Any rank for anything: the ranks together compute what the whole does, and
+// the whole job is proved.
+class RankTest : public ::testing::TestWithParam<int> {};
+
+// What may lie anywhere gets a rank, or none; state and updates agree.
+void Scatter(uint64_t seed, int ranks, Graph* graph) {
+  uint64_t state = seed;
+  for (Node* node : graph->Nodes()) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const int rank = static_cast<int>((state >> 33) % (ranks + 1));
+    if (rank == ranks || node->num_updated() > 0 || node->Is(OpId::kConstant)) {
+      continue;
+    }
+    node->device =
+        absl::StrCat("w", rank, node->device.empty() ? "" : "/", node->device);
+  }
+}
+
+struct Job {
+  std::vector<plan::Plan> plans;
+  plan::Plan joined;
+};
+
+absl::StatusOr<Job> CompileRanks(const Graph& graph, CompileOptions options,
+                                 int ranks, CapabilityOracle& oracle) {
+  WEFT_ASSIGN_OR_RETURN(RankAssignment where,
+                        AssignRanks(graph, ranks, options.micro_batches));
+  Job job;
+  options.launch_order_seed = 0;
+  options.ranks = ranks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    options.rank = rank;
+    WEFT_ASSIGN_OR_RETURN(Graph mine, GraphOfRank(graph, where, rank));
+    WEFT_ASSIGN_OR_RETURN(plan::Plan plan, Compile(mine, options, oracle));
+    job.plans.push_back(std::move(plan));
+  }
+  std::vector<const plan::Plan*> plans;
+  for (const plan::Plan& plan : job.plans) plans.push_back(&plan);
+  WEFT_ASSIGN_OR_RETURN(job.joined, plan::JoinRanks(plans));
+  WEFT_RETURN_IF_ERROR(check::CheckPlan(job.joined));
+  return job;
+}
+
+TEST_P(RankTest, RanksTogetherComputeWhatTheWholeDoes) {
+  int sends = 0, words = 0;
+  for (uint64_t seed = 1; seed <= kRankGraphs; ++seed) {
+    const int micro_batches = 1 + static_cast<int>(seed % 4);
+    Graph graph = RandomGraph(seed, micro_batches).Make();
+    auto wanted = EvaluateGraph(graph, micro_batches, kPeriods);
+    ASSERT_TRUE(wanted.ok()) << wanted.status();
+    Scatter(seed, GetParam(), &graph);
+    FakeOracle oracle;
+    Teach(&oracle);
+    auto job = CompileRanks(graph, OptionsFor(seed, micro_batches), GetParam(),
+                            oracle);
+    ASSERT_TRUE(job.ok()) << job.status() << "\n"
+                          << seed << ": " << PrintGraph(graph);
+    for (uint64_t schedule = 1; schedule <= 2; ++schedule) {
+      auto got = RunPlan(job->joined, kPeriods, schedule);
+      ASSERT_TRUE(got.ok()) << got.status() << "\n" << PrintGraph(graph);
+      for (const auto& [name, symbols] : *wanted) {
+        if (got->count(name) == 0 && name.rfind("state/", 0) == 0) continue;
+        ASSERT_EQ((*got)[name], symbols) << name << " of " << PrintGraph(graph)
+                                         << plan::PrintPlan(job->joined);
+      }
+    }
+    for (const plan::Plan& plan : job->plans) {
+      for (const plan::Channel& channel : plan.channels()) {
+        (channel.tensor().dtype() == 0 ? words : sends) += 1;
+      }
+    }
+  }
+  EXPECT_GT(sends, kRankGraphs);
+  EXPECT_GT(words, kRankGraphs / 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RankTest, ::testing::Values(2, 3, 5));
 
 // The runner must see a wrong plan: scratch of a chain moved onto other
 // scratch.

@@ -12,6 +12,7 @@
 #include "core/actor/pattern.h"
 #include "core/base/align.h"
 #include "core/base/error.h"
+#include "core/base/hash.h"
 #include "core/base/status_macros.h"
 #include "core/plan/plan.h"
 
@@ -34,6 +35,12 @@ plan::Task::Kind TaskKind(Kind kind) {
       return plan::Task::VARIABLE;
     case Kind::kAccumulate:
       return plan::Task::ACCUMULATE;
+    case Kind::kSend:
+      return plan::Task::SEND;
+    case Kind::kPost:
+      return plan::Task::POST;
+    case Kind::kRecv:
+      return plan::Task::RECV;
     case Kind::kCopy:
     case Kind::kWriteBack:
       return plan::Task::COPY;
@@ -57,6 +64,7 @@ class Emitter {
       AddControl(static_cast<int>(w));
     }
     for (size_t t = 0; t < d_.schedule.tasks.size(); ++t) EmitOps(&d_, t);
+    LinkAliases();
     CountAcks();
     return std::move(d_.plan);
   }
@@ -83,6 +91,28 @@ class Emitter {
     for (const plan::Kernel& k : d_.parts.kernels) *d_.plan.add_kernels() = k;
     for (const plan::Constant& c : d_.parts.constants) {
       *d_.plan.add_constants() = c;
+    }
+    AddChannels();
+  }
+
+  // In the order of their ids, which is that of the other end, too.
+  void AddChannels() {
+    d_.plan.set_rank(d_.options.rank);
+    d_.plan.set_ranks(d_.options.ranks);
+    std::vector<std::pair<uint64_t, size_t>> order;
+    for (size_t c = 0; c < d_.parts.channels.size(); ++c) {
+      // Programs of a session are told apart, too.
+      order.emplace_back(StableHash(absl::StrCat(d_.options.program, "/",
+                                                 d_.parts.channels[c].name())),
+                         c);
+    }
+    std::sort(order.begin(), order.end());
+    channel_.resize(order.size());
+    for (const auto& [id, c] : order) {
+      plan::Channel* channel = d_.plan.add_channels();
+      *channel = d_.parts.channels[c];
+      channel->set_id(id);
+      channel_[c] = static_cast<uint32_t>(d_.plan.channels_size());
     }
   }
 
@@ -112,6 +142,8 @@ class Emitter {
     task->set_stream(draft.stream);
     task->set_acts_per_period(draft.acts);
     task->set_binding(first.binding);
+    task->set_first(static_cast<uint64_t>(first.first));
+    if (first.channel >= 0) task->set_channel(channel_[first.channel]);
     const bool chain = first.kind == Kind::kCompute && draft.works.size() > 1;
     if (!chain) {
       task->set_name(first.state.empty() ? first.name : first.state);
@@ -157,6 +189,8 @@ class Emitter {
       for (int b : work.results) {
         if (b < 0 || d_.inner[b]) continue;
         const Buffer& buffer = d_.parts.buffers[b];
+        // Nobody wants what comes: it is only waited for.
+        if (work.kind == Kind::kRecv && buffer.readers.empty()) continue;
         int reg = -1;
         if (work.kind == Kind::kCompute && OnlyKernelsRead(buffer)) {
           auto key = std::make_pair(buffer.device, ReaderTasks(buffer));
@@ -206,6 +240,7 @@ class Emitter {
             d_.TaskAt(t)->outputs(0).register_() + 1);
       }
     }
+    if (work.kind == Kind::kRecv) alias_.insert({reg, work.operands[0].buffer});
     if (phase) {
       const StatePlace* place = d_.state.Find(work.state);
       d_.plan.mutable_registers(reg)->set_offset(place->offset);
@@ -238,7 +273,21 @@ class Emitter {
     in->set_register_(reg);
     const int acts = d_.schedule.tasks[task].acts;
     if (gives < acts) in->mutable_pattern()->set_acts(actor::Held(acts));
-    ++acks_[reg];
+    auto alias = alias_.find(reg);
+    ++acks_[alias == alias_.end() ? reg : d_.place.at(alias->second).first];
+  }
+
+  // What a receive has filled is given on where it lies: who reads it acks to
+  // the task that posted it.
+  void LinkAliases() {
+    for (const auto& [reg, buffer] : alias_) {
+      const int posted = d_.place.at(buffer).first;
+      d_.plan.mutable_registers(reg)->set_alias_of(posted + 1);
+      const int task = d_.schedule.task_of[d_.parts.buffers[buffer].readers[0]];
+      const int port = d_.input_port.at({task, posted});
+      d_.TaskAt(task)->mutable_inputs(port)->set_aliased(true);
+      --acks_[posted];
+    }
   }
 
   void AddInputs(size_t t) {
@@ -284,7 +333,9 @@ class Emitter {
 
   EmitDraft d_;
   std::map<std::pair<size_t, size_t>, bool> controls_;
-  std::map<int, uint32_t> acks_;  // by register
+  std::map<int, uint32_t> acks_;   // by register
+  std::map<int, int> alias_;       // register -> buffer that it lies in
+  std::vector<uint32_t> channel_;  // by draft: 1 + index in the plan
 };
 
 }  // namespace

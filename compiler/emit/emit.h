@@ -31,6 +31,8 @@ struct EmitOptions {
   std::string graph;
   absl::Span<const plan::Device> devices;
   bool estimate = false;
+  uint32_t rank = 0;  // whose plan it is
+  uint32_t ranks = 1;
 };
 
 absl::StatusOr<plan::Plan> EmitPlan(const Partition& parts,

@@ -14,6 +14,7 @@ class ChainFormer {
 
   std::vector<Unit> Run(absl::Span<const int> linear) {
     unit_of_.assign(parts_.works.size(), -1);
+    FindWaitedFor();
     for (int w : linear) {
       const Work& work = parts_.works[w];
       if (work.kind == Kind::kCompute) {
@@ -43,7 +44,7 @@ class ChainFormer {
     } else {
       unit = Open(w);
     }
-    open_[work.stream] = Ends(work) ? -1 : unit;
+    open_[work.stream] = waited_for_[w] || Ends(work) ? -1 : unit;
   }
 
   bool MayJoin(const Work& work, int w, int unit) const {
@@ -56,6 +57,18 @@ class ChainFormer {
       if (unit_of_[p] > unit) return false;
     }
     return true;
+  }
+
+  // Works that another stream waits for by a control edge.
+  void FindWaitedFor() {
+    waited_for_.assign(parts_.works.size(), false);
+    for (const Work& work : parts_.works) {
+      for (int before : work.after) {
+        if (parts_.works[before].stream != work.stream) {
+          waited_for_[before] = true;
+        }
+      }
+    }
   }
 
   // Whether the chain must end after `work`.
@@ -86,8 +99,9 @@ class ChainFormer {
   const Partition& parts_;
   const int max_chain_ops_;
   std::vector<Unit> units_;
-  std::vector<int> unit_of_;  // by work
-  std::map<int, int> open_;   // by stream: the chain that may grow
+  std::vector<int> unit_of_;      // by work
+  std::vector<bool> waited_for_;  // by work
+  std::map<int, int> open_;       // by stream: the chain that may grow
 };
 
 }  // namespace

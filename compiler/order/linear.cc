@@ -16,13 +16,15 @@ using Kind = Work::Kind;
 using Key = std::tuple<int, int, uint64_t, int>;
 
 // On a stream without order, or a copy of what comes from there: it is ready
-// early, and early in the order it cuts no chain.
+// early, and early in the order it cuts no chain. Not so what other ranks send:
+// that rank may wait for what comes before it here.
 bool RunsAhead(const Partition& parts, const Work& work) {
-  if (work.kind == Kind::kSink) return false;
+  if (work.kind == Kind::kSink || work.channel >= 0) return false;
   if (!parts.streams[work.stream].ordered) return true;
   if (work.kind != Kind::kCopy) return false;
-  const Buffer& from = parts.buffers[work.operands[0].buffer];
-  return !parts.streams[parts.works[from.producer].stream].ordered;
+  const Work& from =
+      parts.works[parts.buffers[work.operands[0].buffer].producer];
+  return !parts.streams[from.stream].ordered && from.channel < 0;
 }
 
 Key KeyOf(const Partition& parts, int w, uint64_t seed) {

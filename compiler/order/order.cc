@@ -26,6 +26,9 @@ bool IsPhase(const Work& work) {
 int CopiesOf(const Partition& parts, const Buffer& buffer, int wanted) {
   const Work& producer = parts.works[buffer.producer];
   if (IsPhase(producer)) return 1;
+  if (producer.channel >= 0) {
+    return static_cast<int>(parts.channels[producer.channel].copies());
+  }
   if (!parts.streams[producer.stream].ordered) return std::max(2, wanted);
   if (GivesOf(producer) == 1 && parts.micro_batches > 1) return 1;
   for (int r : buffer.readers) {

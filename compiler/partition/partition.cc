@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/partition/parts_builder.h"
+#include "compiler/placement/kernel_desc.h"
 #include "core/base/status_macros.h"
 
 namespace weft {
@@ -55,6 +56,10 @@ class Partitioner {
         return AddSink(node);
       case Role::kAccumulate:
         return AddAccumulate(node);
+      case Role::kSend:
+        return AddSend(node);
+      case Role::kRecv:
+        return AddRecv(node);
       case Role::kUpdate:
         return AddUpdate(node);
       case Role::kCompute:
@@ -66,6 +71,7 @@ class Partitioner {
     Work work = draft_.NewWork(Kind::kSource, node, draft_.IoStream());
     if (node.Is(OpId::kCounter)) {
       work.binding = absl::StrCat("counter:", graph_.View(node).String("rate"));
+      work.first = graph_.View(node).Int("first");
     } else {
       work.binding = graph_.View(node).String("source");
     }
@@ -79,6 +85,53 @@ class Partitioner {
     work.binding = graph_.View(node).String("name");
     work.operands = {operand};
     main_work_[node.id()] = draft_.Append(std::move(work));
+  }
+
+  // One end of a channel. Micro-batches follow each other closely, so the next
+  // may come while the last is still read; a step's value has a step's time.
+  int AddChannel(const Node& node, const TensorType* type, int acts) {
+    const OpView view = graph_.View(node);
+    plan::Channel channel;
+    channel.set_name(view.String("channel"));
+    channel.set_peer(static_cast<uint32_t>(view.Int("peer")));
+    channel.set_receives(node.Is(OpId::kRecv));
+    channel.set_copies(acts > 1 && type != nullptr ? 2 : 1);
+    if (type != nullptr) *channel.mutable_tensor() = DescribeTensor(*type, "");
+    out_.channels.push_back(std::move(channel));
+    return static_cast<int>(out_.channels.size()) - 1;
+  }
+
+  void AddSend(const Node& node) {
+    const bool data = !node.inputs().empty();
+    WorkOperand operand;
+    if (data) operand = draft_.Read(node.input(0), 0);
+    Work work = draft_.NewWork(Kind::kSend, node, draft_.WireStream());
+    if (data) work.operands = {operand};
+    work.channel = AddChannel(
+        node, data ? &graph_.type(node.input(0)) : nullptr, work.acts);
+    main_work_[node.id()] = draft_.Append(std::move(work));
+  }
+
+  void AddRecv(const Node& node) {
+    Work post = draft_.NewWork(Kind::kPost, node, draft_.WireStream());
+    const bool data = node.num_outputs() > 0;
+    post.channel =
+        AddChannel(node, data ? &node.output_type(0) : nullptr, post.acts);
+    Work recv = post;
+    recv.kind = Kind::kRecv;
+    absl::StrAppend(&post.name, "/post");
+    const int posted = draft_.Append(std::move(post));
+    if (!data) {
+      recv.after = {posted};
+      main_work_[node.id()] = draft_.Append(std::move(recv));
+      return;
+    }
+    const int buffer = draft_.NewBuffer(
+        node.output_type(0), absl::StrCat(node.name(), "/post"), 0, posted);
+    out_.works[posted].results = {buffer};
+    recv.operands = {{buffer, -1}};
+    const int id = main_work_[node.id()] = draft_.Append(std::move(recv));
+    draft_.AddResults(node, id, 0, 0);
   }
 
   void AddAccumulate(const Node& node) {
@@ -241,8 +294,10 @@ class Partitioner {
   }
 
   int StepCounter() {
-    for (const Work& work : out_.works) {
+    for (Work& work : out_.works) {
       if (work.kind == Kind::kSource && work.binding == "counter:step") {
+        // What it paces may come before the micro-batches.
+        if (out_.micro_batches > 1) work.section = Section::kBefore;
         return work.results[0];
       }
     }

@@ -13,7 +13,8 @@
 //
 // Streams: each device has one ordered compute stream, on which its copies lie,
 // too; sources and the nodes of "io" lie on the host's I/O stream, by
-// readiness; sinks on the host's compute stream or, where a device computes
+// readiness, and so do the ends of channels on its wire stream; sinks on the
+// host's compute stream or, where a device computes
 // asynchronously, on a stream of their own, so that results are reported
 // without holding up the order. Worker 0 drives all but I/O.
 //
@@ -62,6 +63,9 @@ struct Work {
     kShared,     // phase of a variable
     kExclusive,  // phase of a variable
     kAccumulate,
+    kSend,       // operand 0 to `channel`
+    kPost,       // result 0 is there for the data of `channel`
+    kRecv,       // operand 0, of kPost, has them: result 0 is in its place
     kCopy,       // operand 0 to result 0
     kWriteBack,  // operand 0 into operand 1, an exclusive buffer
   };
@@ -88,6 +92,8 @@ struct Work {
   int kernel = -1;        // index in Partition.kernels
   uint32_t in_place = 0;  // result 0 may be the memory of operand i
   std::string binding;    // sources and sinks
+  int64_t first = 0;      // counters: what micro-batches count from
+  int channel = -1;       // kSend, kPost, kRecv: index in Partition.channels
   std::string state;      // kShared, kExclusive: the logical name
   // Position in the graph: orders works among equals.
   int rank = 0;
@@ -108,6 +114,7 @@ struct Partition {
   std::vector<StreamDraft> streams;
   std::vector<plan::Kernel> kernels;      // each once
   std::vector<plan::Constant> constants;  // each once per device
+  std::vector<plan::Channel> channels;
 };
 
 // Acts of `work` that produce its results, in a period: an Accumulate takes

@@ -52,6 +52,7 @@ class PartsBuilder {
   }
   int IoStream() { return Stream("io", 0, 1, false); }
   int SinkStream();
+  int WireStream() { return Stream("wire", 0, 0, false); }
 
   // --- Works and what they use: indices in Partition ---
   Work NewWork(Work::Kind kind, const Node& node, int stream);

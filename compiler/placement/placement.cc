@@ -67,11 +67,16 @@ class Placer {
  private:
   Graph& graph() { return out_.graph; }
 
-  // A result that is a constant is computed by an Identity: sinks read
-  // registers, not constants.
+  // The session and wires read registers, not constants.
+  static bool ReadsRegister(const Node& node) {
+    return node.Is(OpId::kOutput) ||
+           (node.Is(OpId::kSend) && !node.inputs().empty());
+  }
+
+  // A result that is a constant is computed by an Identity.
   absl::Status ReadConstantsByKernel() {
     for (const Node* node : std::as_const(graph()).Nodes()) {
-      if (!node->Is(OpId::kOutput)) continue;
+      if (!ReadsRegister(*node)) continue;
       Value v = node->input(0);
       if (!graph().node(v)->Is(OpId::kConstant)) continue;
       WEFT_ASSIGN_OR_RETURN(
@@ -97,12 +102,13 @@ class Placer {
     // The session sees a register's own shape: what it reads is no view of
     // another shape, nor of a constant.
     for (const Node* node : nodes) {
-      if (!node->Is(OpId::kOutput)) continue;
+      if (!ReadsRegister(*node)) continue;
       Value v = node->input(0);
       Value root = v;
       while (view_[root.node]) root = graph().node(root)->input(0);
-      if (graph().type(root) != graph().type(v) ||
-          graph().node(root)->Is(OpId::kConstant)) {
+      const bool reshaped =
+          node->Is(OpId::kOutput) && graph().type(root) != graph().type(v);
+      if (reshaped || graph().node(root)->Is(OpId::kConstant)) {
         view_[v.node] = false;
       }
     }
@@ -130,6 +136,12 @@ class Placer {
       case OpId::kOutput:
         placed.role = Role::kSink;
         return absl::OkStatus();
+      case OpId::kSend:
+        placed.role = Role::kSend;
+        return absl::OkStatus();
+      case OpId::kRecv:
+        placed.role = Role::kRecv;
+        return absl::OkStatus();
       case OpId::kAccumulate:
         placed.role = Role::kAccumulate;  // placed when its operand is
         return absl::OkStatus();
@@ -142,7 +154,7 @@ class Placer {
   bool IsNewView(const Node& node) const {
     if (!RenamesBytes(node)) return false;
     for (auto [use, position] : out_.graph.Uses(node.output(0))) {
-      if (out_.graph.node(use)->Is(OpId::kOutput)) return false;
+      if (ReadsRegister(*out_.graph.node(use))) return false;
     }
     return true;
   }

@@ -43,6 +43,8 @@ struct PlacedNode {
     kSource,  // data or counter
     kSink,
     kAccumulate,
+    kSend,  // by way of the host's memory, as kRecv
+    kRecv,
   };
   Role role = Role::kCompute;
   uint32_t device = 0;

@@ -94,7 +94,8 @@ absl::StatusOr<RateTable> ClassifyRates(const Graph& graph, int micro_batches) {
   std::vector<bool> feeds_micro(graph.id_bound(), false);
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& node = **it;
-    bool feeds = is_micro(node) || feeds_micro[node.id()];
+    bool feeds = is_micro(node) || feeds_micro[node.id()] ||
+                 (node.Is(OpId::kSend) && graph.View(node).Int("before") != 0);
     if (!is_micro(node)) {
       table.section[node.id()] = feeds || node.Is(OpId::kVariable)
                                      ? Section::kBefore

@@ -83,6 +83,14 @@ class PlanRunner : private actor::Timing::Work {
   void Start(const Launch &) override {}
   void Finish(const Launch &launch) override { Execute(launch); }
 
+  // Without the rank that joining put before a name.
+  static std::string Logical(const std::string &name) {
+    const size_t slash = name.find('/');
+    const bool joined =
+        name.rfind("rank ", 0) == 0 && slash != std::string::npos;
+    return joined ? name.substr(slash + 1) : name;
+  }
+
   // ---- Memory ----
 
   struct Place {
@@ -144,7 +152,7 @@ class PlanRunner : private actor::Timing::Work {
   void InitState() {
     for (int r = 0; r < plan_.registers_size(); ++r) {
       const std::string &name = plan_.registers(r).state();
-      if (!name.empty()) WriteTensor(r, 0, 0, StateSymbol(name));
+      if (!name.empty()) WriteTensor(r, 0, 0, StateSymbol(Logical(name)));
     }
   }
 
@@ -153,7 +161,7 @@ class PlanRunner : private actor::Timing::Work {
       const plan::Register &reg = plan_.registers(r);
       if (reg.state().empty()) continue;
       Place at = TensorPlace(r, 0, 0);
-      out_[absl::StrCat("state/", reg.state())] = {
+      out_[absl::StrCat("state/", Logical(reg.state()))] = {
           memory_.Read(at.arena, at.offset, plan::TensorBytes(reg.tensors(0)))};
     }
   }
@@ -167,10 +175,11 @@ class PlanRunner : private actor::Timing::Work {
         for (int o = 0; o < task.outputs_size(); ++o) {
           const uint32_t r = task.outputs(o).register_();
           if (plan_.registers(r).tensors_size() == 0) continue;
-          WriteTensor(r, launch.outputs[o], 0,
-                      SourceSymbol(plan_.registers(r).tensors(0).value(),
-                                   static_cast<int>(launch.period),
-                                   static_cast<int>(launch.phase)));
+          WriteTensor(
+              r, launch.outputs[o], 0,
+              SourceSymbol(Logical(plan_.registers(r).tensors(0).value()),
+                           static_cast<int>(launch.period),
+                           static_cast<int>(launch.phase)));
         }
         return;
       case plan::Task::SINK:
@@ -187,12 +196,41 @@ class PlanRunner : private actor::Timing::Work {
         return;
       case plan::Task::ACCUMULATE:
         return Accumulate(task, launch);
+      case plan::Task::SEND:
+      case plan::Task::POST:
+      case plan::Task::RECV:
+        return Wire(task, launch);
       case plan::Task::COMPUTE:
         for (const plan::Op &op : task.ops()) Compute(launch, op);
         return Forget(task);
       default:
         return;
     }
+  }
+
+  // Of joined ranks (core/plan/job.h): the register without bytes that SEND
+  // gives and RECV takes last stands for the data.
+  void Wire(const plan::Task &task, const Launch &launch) {
+    if (task.kind() == plan::Task::POST) {
+      const uint32_t r = task.outputs(0).register_();
+      // From now on the data may come.
+      if (plan_.registers(r).tensors_size() == 0) return;
+      return WriteTensor(r, launch.outputs[0], 0, kUndefinedSymbol);
+    }
+    if (task.kind() == plan::Task::SEND) {
+      const int last = task.outputs_size() - 1;
+      const uint32_t read = task.inputs(0).register_();
+      if (plan_.registers(read).tensors_size() == 0) return;
+      wire_[{task.outputs(last).register_(), launch.outputs[last]}] =
+          ReadInput(launch, 0);
+      return;
+    }
+    const int last = task.inputs_size() - 1;
+    if (task.outputs_size() == 0) return;
+    const uint32_t given = task.outputs(0).register_();
+    if (plan_.registers(given).tensors_size() == 0) return;
+    WriteTensor(given, launch.outputs[0], 0,
+                wire_[{task.inputs(last).register_(), launch.inputs[last]}]);
   }
 
   void Accumulate(const plan::Task &task, const Launch &launch) {
@@ -242,6 +280,8 @@ class PlanRunner : private actor::Timing::Work {
   const plan::Plan &plan_;
   Memory memory_;
   std::map<uint32_t, uint64_t> sums_;
+  // By register and copy: what is under way between ranks.
+  std::map<std::pair<uint32_t, uint16_t>, uint64_t> wire_;
   Symbols out_;
 };
 

@@ -323,18 +323,25 @@ TEST(ActorTest, MessagesLeaveAtLaunchOnlyWithinAStream) {
   EXPECT_TRUE(s.TryAct("host"));
 }
 
-TEST(ActorTest, NothingLeavesAtLaunchFromASendOrARecv) {
+TEST(ActorTest, NothingLeavesAtLaunchOnAWire) {
   SpecBuilder b;
   const int wire = b.Stream(false);
+  b.Add("post", ActorKind::kPost, wire);
   b.Add("recv", ActorKind::kRecv, wire);
   b.Add("send", ActorKind::kSend, wire);
   b.Edge(0, 1, 0);
+  b.Edge(1, 2, 1);
   Scheduler s(b.Build());
+  s.table().SetLease(1);
+  s.TryAct("post");
+  s.DeliverAll();
   s.TryAct("recv");
   s.DeliverAll();
   s.TryAct("send");
-  EXPECT_THAT(s.TakeLog(), ElementsAre("recv.0", "REQ r0[0] -> send at tick",
-                                       "send.0", "ACK r0[0] -> recv at tick"));
+  EXPECT_THAT(s.TakeLog(), ElementsAre("post.0", "REQ r0[0] -> recv at tick",
+                                       "recv.0", "REQ r1[0] -> send at tick",
+                                       "ACK r0[0] -> post at tick", "send.0",
+                                       "ACK r1[0] -> recv at tick"));
 }
 
 TEST(ActorTest, CollectiveWaitsForItsPostsWhereItsStreamHasNoOrder) {
@@ -448,16 +455,19 @@ TEST(LeaseTest, PeriodsAndCreditsAreCounted) {
   EXPECT_TRUE(s.table().drained());
 }
 
-TEST(LeaseTest, ARecvMayRunAheadOfTheLease) {
+// Nobody sends to it, so nothing else would stop it.
+TEST(LeaseTest, APostStaysBelowTheLease) {
   SpecBuilder b;
   const int wire = b.Stream(false);
+  b.Add("post", ActorKind::kPost, wire);
   b.Add("recv", ActorKind::kRecv, wire);
-  b.Add("out", ActorKind::kSink, wire);
   b.Edge(0, 1, 0, {8});
   Scheduler s(b.Build());
-  for (int k = 0; k < 8; ++k) ASSERT_TRUE(s.TryAct("recv"));
+  s.table().SetLease(3);
+  for (int k = 0; k < 3; ++k) ASSERT_TRUE(s.TryAct("post"));
+  EXPECT_FALSE(s.TryAct("post"));
   s.Settle();
-  EXPECT_EQ(s.table().periods_finished(), 8u);
+  EXPECT_EQ(s.table().periods_finished(), 3u);
 }
 
 TEST(AbortTest, StopsEverythingOnce) {

@@ -23,6 +23,7 @@ enum class ActorKind : uint8_t {
   kCollective = 6,
   kCopy = 7,
   kAccumulate = 8,
+  kPost = 9,
 };
 
 struct KindRow {
@@ -55,10 +56,11 @@ inline constexpr KindRow kKinds[] = {
      kAnyNumber},
     // Owns state. SHARED and EXCLUSIVE phases, one output each.
     {ActorKind::kVariable, "variable", true, false, false, true, 0, 0, 1, 2},
-    // Posts to a wire and from it.
-    {ActorKind::kSend, "send", false, true, false, false, 1, kAnyNumber, 0,
+    // Gives data to a wire, under a credit of the other end's kPost.
+    {ActorKind::kSend, "send", false, true, true, false, 1, kAnyNumber, 0,
      kAnyNumber},
-    {ActorKind::kRecv, "recv", false, true, false, true, 0, kAnyNumber, 1,
+    // Data has come into what a kPost gave.
+    {ActorKind::kRecv, "recv", false, true, false, false, 1, kAnyNumber, 0,
      kAnyNumber},
     {ActorKind::kCollective, "collective", false, false, false, false, 1,
      kAnyNumber, 1, kAnyNumber},
@@ -69,6 +71,9 @@ inline constexpr KindRow kKinds[] = {
     // Tree sum of input 0 over the acts of a period into output 0.
     {ActorKind::kAccumulate, "accumulate", false, false, false, false, 1,
      kAnyNumber, 1, kAnyNumber},
+    // Posts a receive into its output 0 and grants the credit for it.
+    {ActorKind::kPost, "post", true, true, false, true, 0, kAnyNumber, 1,
+     kAnyNumber},
 };
 
 inline constexpr size_t kNumKinds = sizeof(kKinds) / sizeof(kKinds[0]);

@@ -7,8 +7,9 @@ namespace {
 
 bool IsMicroSource(const Graph& graph, const Node& node) {
   if (node.Is(OpId::kInput) || node.Is(OpId::kDataSource)) return true;
-  if (!node.Is(OpId::kCounter) && !node.Is(OpId::kRecv)) return false;
-  return graph.View(node).String("rate") == "micro";
+  const bool says = node.Is(OpId::kCounter) || node.Is(OpId::kRecv) ||
+                    (node.Is(OpId::kSend) && node.inputs().empty());
+  return says && graph.View(node).String("rate") == "micro";
 }
 
 }  // namespace

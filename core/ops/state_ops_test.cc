@@ -549,19 +549,21 @@ TEST(LearningRateTest, Errors) {
 TEST(SystemOpsTest, ChannelsNameTheirPeer) {
   const AttrMap send = {{"channel", "x"}, {"peer", 1}};
   EXPECT_EQ(InferText("weft.Send", send, {"f32[2]"}, 0), "");
+  EXPECT_EQ(InferText("weft.Send", send, {}, 0), "");
+  EXPECT_EQ(InferText("weft.Recv", send, {}, 0), "");
   const std::vector<int64_t> shape = {2, 3};
   AttrMap recv = {{"channel", "x"},
                   {"peer", 1},
                   {"dtype", DType::kF32},
                   {"shape", shape},
                   {"rate", "micro"}};
-  EXPECT_EQ(InferText("weft.Recv", recv, {}), "f32[2,3]");
+  EXPECT_EQ(InferText("weft.Recv", recv, {}, 1), "f32[2,3]");
   recv.Set("peer", -1);
-  EXPECT_THAT(InferText("weft.Recv", recv, {}),
+  EXPECT_THAT(InferText("weft.Recv", recv, {}, 1),
               ErrorWith("WEFT-2003", {"peer", "-1"}));
   recv.Set("peer", 1);
   recv.Set("channel", "");
-  EXPECT_THAT(InferText("weft.Recv", recv, {}),
+  EXPECT_THAT(InferText("weft.Recv", recv, {}, 1),
               ErrorWith("WEFT-2003", {"channel"}));
 }
 

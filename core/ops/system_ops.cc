@@ -150,31 +150,42 @@ absl::Status CheckChannel(const OpView& op) {
   if (op.String("channel").empty()) {
     return op.Error(ErrorCode::kBadAttribute, "attribute 'channel' is empty");
   }
+  WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
   return RequireRange(op, "peer", 0, kMaxRanks);
 }
 
 absl::Status InferSend(const OpView& op, std::vector<TensorType>*) {
+  WEFT_RETURN_IF_ERROR(RequireFlag(op, "before"));
   return CheckChannel(op);
 }
 
+// Without a dtype nothing is received but the word that something is done.
+
 absl::Status InferRecv(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(CheckChannel(op));
-  WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
-  return InferDeclared(op, out);
+  if (op.Has("dtype") != op.Has("shape")) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    "attributes 'dtype' and 'shape' come together or not");
+  }
+  return op.Has("dtype") ? InferDeclared(op, out) : absl::OkStatus();
 }
 
 void RegisterChannels(OpRegistry* registry) {
   const AttrSpec channel = AttrSpec::Required("channel", AttrKind::kString);
   const AttrSpec peer = AttrSpec::Required("peer", AttrKind::kInt);
-  OpSchema send = MakeActor(OpId::kSend, {1, 1}, {channel, peer}, InferSend);
+  const AttrSpec rate = AttrSpec::Default("rate", "step");
+  OpSchema send = MakeActor(
+      OpId::kSend, {0, 1},
+      {channel, peer, rate, AttrSpec::Default("before", 0)}, InferSend);
   send.outputs = {0, 0};
   registry->Add(std::move(send));
-  registry->Add(
+  OpSchema recv =
       MakeActor(OpId::kRecv, {0, 0},
-                {channel, peer, AttrSpec::Required("dtype", AttrKind::kDType),
-                 AttrSpec::Required("shape", AttrKind::kInts),
-                 AttrSpec::Default("rate", "step")},
-                InferRecv));
+                {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
+                 AttrSpec::Optional("shape", AttrKind::kInts), rate},
+                InferRecv);
+  recv.outputs = {0, 1};
+  registry->Add(std::move(recv));
 }
 
 // --- Learning rate ---------------------------------------------------------

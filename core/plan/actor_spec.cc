@@ -1,5 +1,6 @@
 #include "core/plan/actor_spec.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +41,40 @@ actor::OutputSpec ToOutput(const PlanView& view, const OutputPort& out,
   return spec;
 }
 
+void AddChannelPorts(const PlanView& view, const Task& task,
+                     actor::ActorSpec* a) {
+  if (task.channel() == 0) return;
+  const uint32_t c = task.channel() - 1;
+  const uint32_t copies = view.proto().channels(static_cast<int>(c)).copies();
+  const auto gives = [&](uint32_t reg) {
+    actor::OutputSpec out;
+    out.reg = reg;
+    out.copies = copies;
+    out.readers = {{FarEnd(view, c), /*host=*/true}};
+    a->outputs.push_back(std::move(out));
+  };
+  const auto takes = [&](uint32_t reg) {
+    actor::InputSpec in;
+    in.reg = reg;
+    in.copies = copies;
+    in.producer = FarEnd(view, c);
+    in.aliased = true;  // no ACK
+    a->inputs.push_back(std::move(in));
+  };
+  if (task.kind() == Task::POST) gives(CreditRegister(view, c));
+  if (task.kind() == Task::RECV) takes(DataRegister(view, c));
+  if (task.kind() == Task::SEND) {
+    takes(CreditRegister(view, c));
+    gives(DataRegister(view, c));
+  }
+}
+
 }  // namespace
+
+actor::ActorId FarEnd(const PlanView& view, uint32_t c) {
+  return actor::ActorId::Make(view.proto().channels(static_cast<int>(c)).peer(),
+                              0, c);
+}
 
 actor::ActorId ActorIdOf(const PlanView& view, uint32_t t,
                          const ActorSpecOptions& options) {
@@ -79,6 +113,7 @@ absl::StatusOr<actor::TableSpec> PlanToActorSpec(
     for (const OutputPort& out : task.outputs()) {
       a.outputs.push_back(ToOutput(view, out, options));
     }
+    if (options.channels) AddChannelPorts(view, task, &a);
     spec.actors.push_back(std::move(a));
   }
   for (int s = 0; s < plan.streams_size(); ++s) {

@@ -8,6 +8,12 @@
 //   ASSIGN(actor::ActorTable table, actor::ActorTable::Create(spec));
 //   uint32_t task = table.id(i).index() - options.first_index;
 //
+// The ends of channels (SEND, RECV, POST) have ports that the plan does not
+// list, after those that it does: a credit from POST to SEND and the data from
+// SEND to RECV, both registers without bytes that are never acked, because what
+// follows them says as much. Their other end is an actor of another rank, whose
+// number only that rank knows, so the channel's stands for it.
+//
 // Threading: free functions, thread-safe.
 #ifndef WEFT_CORE_PLAN_ACTOR_SPEC_H_
 #define WEFT_CORE_PLAN_ACTOR_SPEC_H_
@@ -28,7 +34,21 @@ struct ActorSpecOptions {
   uint32_t first_index = 0;
   // Only the streams of this worker, with their tasks.
   uint32_t worker = kAllWorkers;
+  // With the ports to other ranks. Without, a SEND is where data ends, and a
+  // RECV has it once its receive is posted: what this rank alone can say.
+  bool channels = false;
 };
+
+// The registers of channel `c`, an index in Plan.channels: no bytes, not in
+// the plan.
+inline uint32_t CreditRegister(const PlanView& view, uint32_t c) {
+  return view.num_registers() + 2 * c;
+}
+inline uint32_t DataRegister(const PlanView& view, uint32_t c) {
+  return view.num_registers() + 2 * c + 1;
+}
+// Stands for the actor at the other end: its rank, and `c` as the index.
+actor::ActorId FarEnd(const PlanView& view, uint32_t c);
 
 // Actors lie in the order of their tasks, streams in the order of the plan's.
 // With kAllWorkers actor i is task i and stream s is stream s of the plan.

@@ -16,6 +16,12 @@ uint32_t NumAccumulators(uint32_t acts) {
   return n;
 }
 
+std::string ChannelName(const Channel& channel) {
+  return absl::StrCat("channel '", channel.name(), "' ",
+                      channel.receives() ? "from" : "to", " rank ",
+                      channel.peer());
+}
+
 uint64_t TensorBytes(const TensorDesc& tensor) {
   uint64_t bytes = DTypeSize(static_cast<DType>(tensor.dtype()));
   for (int64_t dim : tensor.dims()) bytes *= static_cast<uint64_t>(dim);
@@ -93,7 +99,7 @@ bool PlanView::writes_input(Use input) const {
 bool PlanView::writes_output(Use output) const {
   const Task& t = task(output.task);
   if (reg(t.outputs(output.port).register_()).alias_of() == 0) return true;
-  if (t.kind() != Task::COMPUTE) return true;
+  if (t.kind() != Task::COMPUTE && t.kind() != Task::RECV) return true;
   for (const Op& op : t.ops()) {
     for (const Operand& out : op.outputs()) {
       if (out.where() == Operand::OUTPUT && out.index() == output.port) {

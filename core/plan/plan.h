@@ -125,6 +125,9 @@ class PlanView {
   std::vector<uint32_t> expected_acks_;
 };
 
+// "channel 'fc1/y' to rank 1".
+std::string ChannelName(const Channel& channel);
+
 // The buffers that the task of a weft.Accumulate keeps to sum `acts` operands
 // as a tree: buffer j holds a sum of 2^j of them. floor(log2(acts)) + 1.
 // Pre-condition: acts >= 1.

@@ -10,6 +10,7 @@
 #include "core/actor/kinds.h"
 #include "core/actor/spec.h"
 #include "core/ops/schema.h"
+#include "core/plan/plan.h"
 #include "core/types/dtype.h"
 
 namespace weft::plan {
@@ -45,11 +46,16 @@ class Printer {
                     "': ", plan_.tasks_size(), " tasks, ",
                     plan_.registers_size(), " registers, ", plan_.workers(),
                     " workers, ", plan_.micro_batches(), " micro-batches",
-                    plan_.estimate() ? ", ESTIMATE" : "", "\n");
+                    plan_.estimate() ? ", ESTIMATE" : "");
+    if (plan_.ranks() > 1) {
+      absl::StrAppend(&text_, ", rank ", plan_.rank(), " of ", plan_.ranks());
+    }
+    absl::StrAppend(&text_, "\n");
     for (int d = 0; d < plan_.devices_size(); ++d) PrintDevice(d);
     for (int a = 0; options_.registers && a < plan_.arenas_size(); ++a) {
       PrintArena(a);
     }
+    for (const Channel& channel : plan_.channels()) PrintChannel(channel);
     for (int s = 0; s < plan_.streams_size(); ++s) PrintStream(s);
     for (int t = 0; t < plan_.tasks_size(); ++t) PrintTask(t);
     for (int r = 0; options_.registers && r < plan_.registers_size(); ++r) {
@@ -91,6 +97,13 @@ class Printer {
     absl::StrAppend(&text_, ", ", arena.bytes(), " bytes\n");
   }
 
+  void PrintChannel(const Channel& channel) {
+    absl::StrAppend(
+        &text_, ChannelName(channel), ": ",
+        channel.tensor().dtype() == 0 ? "order" : PrintTensor(channel.tensor()),
+        ", ", channel.copies(), " copies\n");
+  }
+
   void PrintStream(int s) {
     const Stream& stream = plan_.streams(s);
     absl::StrAppend(&text_, "stream ", stream.name(), " [", s, "] on ",
@@ -113,6 +126,10 @@ class Printer {
                     task.acts_per_period(), " acts");
     if (!task.binding().empty()) {
       absl::StrAppend(&text_, ", bound to '", task.binding(), "'");
+    }
+    const auto channel = static_cast<int>(task.channel()) - 1;
+    if (channel >= 0 && channel < plan_.channels_size()) {
+      absl::StrAppend(&text_, ", ", ChannelName(plan_.channels(channel)));
     }
     absl::StrAppend(&text_, "\n");
     for (const InputPort& in : task.inputs()) {

@@ -3,7 +3,9 @@
 #include "core/plan/validate.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -22,6 +24,7 @@ namespace {
 constexpr int kMaxStreams = 1 << actor::ActorId::kStreamBits;
 constexpr int kMaxTasks = 1 << actor::ActorId::kIndexBits;
 constexpr uint32_t kMaxCopies = 65534;
+constexpr uint32_t kMaxRanks = 1u << actor::ActorId::kRankBits;
 // Each is a thread of the process.
 constexpr uint32_t kMaxWorkers = 1024;
 constexpr uint32_t kMaxActs = 65535;
@@ -44,6 +47,7 @@ class Validator {
       WEFT_RETURN_IF_ERROR(CheckAlias(r));
       WEFT_RETURN_IF_ERROR(CheckOverlay(r));
     }
+    WEFT_RETURN_IF_ERROR(CheckChannels());
     WEFT_RETURN_IF_ERROR(ValidateKernels(plan_));
     for (int t = 0; t < plan_.tasks_size(); ++t) {
       WEFT_RETURN_IF_ERROR(CheckPorts(t));
@@ -79,6 +83,30 @@ class Validator {
     if (acts > kMaxActsOfPeriod) {
       return Bad("a period has ", acts, " acts; at most ", kMaxActsOfPeriod,
                  " are possible");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckChannels() const {
+    const uint32_t ranks = std::max(plan_.ranks(), 1u);
+    if (ranks > kMaxRanks || plan_.rank() >= ranks) {
+      return Bad("the plan is of rank ", plan_.rank(), " of ", ranks,
+                 "; at most ", kMaxRanks, " are possible");
+    }
+    for (int c = 0; c < plan_.channels_size(); ++c) {
+      const Channel& channel = plan_.channels(c);
+      const std::string name = ChannelName(channel);
+      if (channel.peer() >= ranks || channel.peer() == plan_.rank()) {
+        return Bad(name, " of rank ", plan_.rank(), " leads to rank ",
+                   channel.peer(), " of ", ranks);
+      }
+      if (channel.copies() == 0 || channel.copies() > kMaxCopies) {
+        return Bad(name, " has ", channel.copies(), " copies; 1 to ",
+                   kMaxCopies, " are possible");
+      }
+      if (c > 0 && plan_.channels(c - 1).id() >= channel.id()) {
+        return Bad(name, " is not in the order of ids, or has another's");
+      }
     }
     return absl::OkStatus();
   }
@@ -312,7 +340,7 @@ class Validator {
     return absl::OkStatus();
   }
 
-  absl::Status CheckKindRules(int t) const {
+  absl::Status CheckKindRules(int t) {
     const Task& task = plan_.tasks(t);
     const std::string name = TaskName(plan_, t);
     if (placed_ && task.private_bytes() != 0) {
@@ -332,6 +360,10 @@ class Validator {
         return CheckCopy(task, name);
       case Task::ACCUMULATE:
         return CheckAccumulate(task, name);
+      case Task::SEND:
+      case Task::RECV:
+      case Task::POST:
+        return CheckWire(task, name);
       default:
         return absl::OkStatus();
     }
@@ -403,6 +435,44 @@ class Validator {
     return absl::OkStatus();
   }
 
+  // Each end of a channel has its one task: SEND, or POST and RECV. Where ranks
+  // were joined (job.h), registers took the place of channels.
+  absl::Status CheckWire(const Task& task, const std::string& name) {
+    const bool post = task.kind() == Task::POST;
+    if ((post ? task.outputs_size() : task.inputs_size()) == 0) {
+      return Bad(name, " has nothing to fill or to give");
+    }
+    if (task.channel() == 0 && plan_.channels_size() == 0) {
+      return absl::OkStatus();
+    }
+    const int c = static_cast<int>(task.channel()) - 1;
+    if (c < 0 || c >= plan_.channels_size()) {
+      return Bad(name, " is at channel ", c, " of ", plan_.channels_size());
+    }
+    const Channel& channel = plan_.channels(c);
+    if (channel.receives() != (task.kind() != Task::SEND)) {
+      return Bad(name, " is at the wrong end of ", ChannelName(channel));
+    }
+    if (!wire_tasks_.insert({c, task.kind()}).second) {
+      return Bad(name, " is the second of its kind at ", ChannelName(channel));
+    }
+    const uint32_t r =
+        post ? task.outputs(0).register_() : task.inputs(0).register_();
+    const Register& reg = plan_.registers(static_cast<int>(r));
+    const int tensors = channel.tensor().dtype() == 0 ? 0 : 1;
+    if (reg.tensors_size() != tensors) {
+      return Bad(name, " has ", reg.tensors_size(), " tensors at ",
+                 ChannelName(channel), ", which carries ", tensors);
+    }
+    if (task.kind() != Task::SEND && reg.copies() != channel.copies()) {
+      return Bad(name, " has ", reg.copies(), " copies at ",
+                 ChannelName(channel), ", which has ", channel.copies());
+    }
+    if (tensors == 0) return absl::OkStatus();
+    return CheckSame(absl::StrCat("what ", name, " and its channel carry"),
+                     reg.tensors(0), channel.tensor());
+  }
+
   absl::Status CheckAccumulate(const Task& task,
                                const std::string& name) const {
     if (task.inputs_size() < 1 || task.outputs_size() < 1 ||
@@ -427,7 +497,8 @@ class Validator {
 
   const Plan& plan_;
   const bool placed_;
-  std::vector<int> producer_;  // task, by register
+  std::vector<int> producer_;                 // task, by register
+  std::set<std::pair<int, int>> wire_tasks_;  // channel and kind
 };
 
 }  // namespace

@@ -1,0 +1,360 @@
+#include "compiler/partition/by_rank.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/rates/rates.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/graph/rates.h"
+
+namespace weft {
+namespace {
+
+constexpr int kUnknown = -1;
+
+class Assigner {
+ public:
+  Assigner(const Graph& graph, int ranks, int micro_batches) : graph_(graph) {
+    out_.ranks = ranks;
+    out_.micro_batches = micro_batches;
+    out_.rank.assign(graph.id_bound(), kUnknown);
+    out_.reason.resize(graph.id_bound());
+  }
+
+  absl::StatusOr<RankAssignment> Run() {
+    WEFT_ASSIGN_OR_RETURN(order_, graph_.TopologicalOrder());
+    set_.resize(graph_.id_bound());
+    std::iota(set_.begin(), set_.end(), 0);
+    for (const Node* node : order_) {
+      WEFT_ASSIGN_OR_RETURN(
+          auto device, SplitDevice(node->device, node->name(), out_.ranks));
+      out_.rank[node->id()] = device.first;
+      if (device.first != kUnknown) named_[node->id()] = node->id();
+    }
+    WEFT_RETURN_IF_ERROR(JoinState());
+    FollowOperands();
+    FollowReaders();
+    for (const Node* node : order_) {
+      if (node->Is(OpId::kConstant)) {
+        out_.rank[node->id()] = kUnknown;
+      } else if (RankOf(*node) == kUnknown) {
+        Set(*node, 0, "nothing says where");
+      }
+    }
+    for (const Node* node : order_) {
+      if (node->Is(OpId::kConstant)) continue;
+      out_.rank[node->id()] = RankOf(*node);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Nodes that must be on one rank are a set, named by one of them, which has
+  // the rank.
+  int32_t SetOf(int32_t node) {
+    while (set_[node] != node) node = set_[node] = set_[set_[node]];
+    return node;
+  }
+  int RankOf(const Node& node) { return out_.rank[SetOf(node.id())]; }
+
+  void Set(const Node& node, int rank, const std::string& why) {
+    out_.rank[SetOf(node.id())] = rank;
+    out_.reason[node.id()] = absl::StrCat("by rank: on rank ", rank, ", ", why);
+  }
+
+  // State and what updates it are on one rank.
+  absl::Status JoinState() {
+    for (const Node* node : order_) {
+      for (int i = 0; i < node->num_updated(); ++i) {
+        WEFT_RETURN_IF_ERROR(Join(*node, *graph_.node(node->input(i))));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Join(const Node& update, const Node& state) {
+    const int32_t a = SetOf(update.id()), b = SetOf(state.id());
+    if (a == b) return absl::OkStatus();
+    const int rank_a = out_.rank[a], rank_b = out_.rank[b];
+    if (rank_a != kUnknown && rank_b != kUnknown && rank_a != rank_b) {
+      const Node& says_a = *graph_.node(named_[a]);
+      const Node& says_b = *graph_.node(named_[b]);
+      return MakeError(
+          ErrorCode::kBadGraph,
+          absl::StrCat("'", update.name(), "' updates '", state.name(),
+                       "', so they are on one rank, but '", says_a.name(),
+                       "' is on '", says_a.device, "' and '", says_b.name(),
+                       "' on '", says_b.device, "'"));
+    }
+    set_[a] = b;
+    if (rank_b == kUnknown && rank_a != kUnknown) {
+      out_.rank[b] = rank_a;
+      named_[b] = named_[a];
+    }
+    const Node& follows = rank_b == kUnknown ? state : update;
+    if (follows.device.empty() && out_.rank[b] != kUnknown) {
+      Set(follows, out_.rank[b],
+          absl::StrCat("with '", graph_.node(named_[b])->name(), "'"));
+    }
+    return absl::OkStatus();
+  }
+
+  void FollowOperands() {
+    for (const Node* node : order_) {
+      if (RankOf(*node) != kUnknown || node->Is(OpId::kConstant)) continue;
+      for (Value v : node->inputs()) {
+        if (!v.valid() || RankOf(*graph_.node(v)) == kUnknown) continue;
+        Set(*node, RankOf(*graph_.node(v)),
+            absl::StrCat("where '", graph_.node(v)->name(), "' is"));
+        break;
+      }
+    }
+  }
+
+  // Against the order: what is read comes after who reads it.
+  void FollowReaders() {
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      const Node& node = **it;
+      if (RankOf(node) != kUnknown || node.Is(OpId::kConstant)) continue;
+      const int32_t reader = FirstReader(node);
+      if (reader < 0) continue;
+      Set(node, RankOf(*graph_.node(reader)),
+          absl::StrCat("where '", graph_.node(reader)->name(), "' reads it"));
+    }
+  }
+
+  int32_t FirstReader(const Node& node) {
+    int32_t first = -1;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      for (auto [reader, position] : graph_.Uses(node.output(i))) {
+        if (RankOf(*graph_.node(reader)) == kUnknown) continue;
+        if (first < 0 || reader < first) first = reader;
+      }
+    }
+    return first;
+  }
+
+  const Graph& graph_;
+  std::vector<const Node*> order_;
+  std::vector<int32_t> set_;          // union-find over nodes
+  std::map<int32_t, int32_t> named_;  // set -> the node whose device says where
+  RankAssignment out_;
+};
+
+// The graph of one rank, node by node in the order of the whole.
+class Splitter {
+ public:
+  Splitter(const Graph& graph, const RankAssignment& where, int rank)
+      : graph_(graph), where_(where), rank_(rank), out_(graph.name()) {}
+
+  absl::StatusOr<Graph> Run() {
+    WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
+                          graph_.TopologicalOrder());
+    WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
+    WEFT_ASSIGN_OR_RETURN(sections_,
+                          ClassifyRates(graph_, where_.micro_batches));
+    local_.assign(graph_.id_bound(), -1);
+    for (const Node* node : order) WEFT_RETURN_IF_ERROR(Add(*node));
+    return std::move(out_);
+  }
+
+ private:
+  int RankOf(int32_t node) const { return where_.rank[node]; }
+
+  absl::Status Add(const Node& node) {
+    if (node.Is(OpId::kConstant)) {
+      return ReadHere(node) ? CloneNode(node) : absl::OkStatus();
+    }
+    if (RankOf(node.id()) == rank_) {
+      WEFT_RETURN_IF_ERROR(CloneNode(node));
+      return SendResults(node);
+    }
+    return ReceiveResults(node);
+  }
+
+  bool ReadHere(const Node& constant) const {
+    for (auto [reader, position] : graph_.Uses(constant.output(0))) {
+      if (RankOf(reader) == rank_) return true;
+    }
+    return false;
+  }
+
+  absl::Status CloneNode(const Node& node) {
+    std::vector<Value> inputs;
+    for (Value v : node.inputs()) {
+      inputs.push_back(v.valid() ? value_.at(v) : Value{});
+    }
+    WEFT_ASSIGN_OR_RETURN(Node * clone,
+                          out_.Add(node.op(), node.name(), inputs, node.attrs(),
+                                   node.num_outputs()));
+    WEFT_ASSIGN_OR_RETURN(auto device,
+                          SplitDevice(node.device, node.name(), where_.ranks));
+    clone->device = device.second;
+    clone->stage = node.stage;
+    clone->provenance = node.provenance;
+    const std::string& reason = where_.reason[node.id()];
+    if (!reason.empty()) clone->provenance.push_back(reason);
+    local_[node.id()] = clone->id();
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      value_[node.output(i)] = clone->output(i);
+    }
+    for (int32_t from : node.control_inputs()) {
+      const int32_t local =
+          RankOf(from) == rank_ ? local_[from] : ControlFrom(from);
+      if (local >= 0) out_.AddControlInput(clone->id(), local);
+    }
+    return absl::OkStatus();
+  }
+
+  int32_t ControlFrom(int32_t from) const {
+    auto it = control_.find(from);
+    return it == control_.end() ? -1 : it->second;
+  }
+
+  // Other ranks that read `v`, or come after its node.
+  std::set<int> RanksReading(Value v) const {
+    std::set<int> out;
+    for (auto [reader, position] : graph_.Uses(v)) out.insert(RankOf(reader));
+    out.erase(kUnknown);
+    return out;
+  }
+  std::set<int> RanksAfter(const Node& node) const {
+    std::set<int> out;
+    for (int32_t after : graph_.ControlUses(node.id())) {
+      out.insert(RankOf(after));
+    }
+    out.erase(kUnknown);
+    return out;
+  }
+
+  // Attributes of the end of a channel that is on this rank.
+  AttrMap Channel(const Node& node, absl::string_view what, int from,
+                  int to) const {
+    const bool micro = rates_[node.id()] == Rate::kMicro;
+    AttrMap attrs = {{"channel", absl::StrCat(what, ":", from, ">", to)},
+                     {"peer", from == rank_ ? to : from},
+                     {"rate", micro ? "micro" : "step"}};
+    const bool before = where_.micro_batches > 1 &&
+                        sections_.section[node.id()] == Section::kBefore;
+    if (from == rank_ && before) attrs.Set("before", 1);
+    return attrs;
+  }
+  std::string ControlName(const Node& node) const {
+    return absl::StrCat(node.name(), "/done");
+  }
+
+  absl::StatusOr<Node*> AddEnd(const Node& node, absl::string_view op,
+                               absl::string_view name,
+                               absl::Span<const Value> inputs, AttrMap attrs,
+                               int num_outputs, const std::string& why) {
+    WEFT_ASSIGN_OR_RETURN(
+        Node * end, out_.Add(op, name, inputs, std::move(attrs), num_outputs));
+    end->stage = node.stage;
+    end->provenance.push_back(absl::StrCat("by rank: ", why));
+    return end;
+  }
+
+  absl::Status SendResults(const Node& node) {
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const Value v = node.output(i);
+      const std::string name = graph_.ValueName(v);
+      for (int to : RanksReading(v)) {
+        if (to == rank_) continue;
+        const Value local = value_.at(v);
+        WEFT_RETURN_IF_ERROR(
+            AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to),
+                   {local}, Channel(node, name, rank_, to), 0,
+                   absl::StrCat("'", name, "' is read on rank ", to))
+                .status());
+      }
+    }
+    for (int to : RanksAfter(node)) {
+      if (to == rank_) continue;
+      const std::string name = ControlName(node);
+      WEFT_ASSIGN_OR_RETURN(
+          Node * send,
+          AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to), {},
+                 Channel(node, name, rank_, to), 0,
+                 absl::StrCat("rank ", to, " waits for '", node.name(), "'")));
+      out_.AddControlInput(send->id(), local_[node.id()]);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReceiveResults(const Node& node) {
+    const int from = RankOf(node.id());
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const Value v = node.output(i);
+      if (RanksReading(v).count(rank_) == 0) continue;
+      const std::string name = graph_.ValueName(v);
+      AttrMap attrs = Channel(node, name, from, rank_);
+      const absl::Span<const int64_t> dims = graph_.type(v).shape.dims();
+      attrs.Set("dtype", graph_.type(v).dtype);
+      attrs.Set("shape", std::vector<int64_t>(dims.begin(), dims.end()));
+      WEFT_ASSIGN_OR_RETURN(
+          Node * recv,
+          AddEnd(node, "weft.Recv", absl::StrCat(name, "/from_rank_", from), {},
+                 std::move(attrs), 1,
+                 absl::StrCat("'", name, "' is made on rank ", from)));
+      value_[v] = recv->output(0);
+    }
+    if (RanksAfter(node).count(rank_) == 0) return absl::OkStatus();
+    const std::string name = ControlName(node);
+    WEFT_ASSIGN_OR_RETURN(
+        Node * recv,
+        AddEnd(node, "weft.Recv", absl::StrCat(name, "/from_rank_", from), {},
+               Channel(node, name, from, rank_), 0,
+               absl::StrCat("waits for '", node.name(), "' on rank ", from)));
+    control_[node.id()] = recv->id();
+    return absl::OkStatus();
+  }
+
+  const Graph& graph_;
+  const RankAssignment& where_;
+  const int rank_;
+  Graph out_;
+  std::vector<Rate> rates_;
+  RateTable sections_;
+  std::vector<int32_t> local_;          // by node of the whole; -1: not here
+  std::map<Value, Value> value_;        // of the whole, here
+  std::map<int32_t, int32_t> control_;  // node elsewhere -> its word here
+};
+
+}  // namespace
+
+absl::StatusOr<std::pair<int, std::string>> SplitDevice(
+    absl::string_view device, absl::string_view node, int ranks) {
+  if (device.size() < 2 || device[0] != 'w' || device[1] < '0' ||
+      device[1] > '9') {
+    return std::make_pair(kUnknown, std::string(device));
+  }
+  const size_t slash = std::min(device.find('/'), device.size());
+  int rank = 0;
+  if (!absl::SimpleAtoi(device.substr(1, slash - 1), &rank) || rank >= ranks ||
+      slash + 1 == device.size()) {
+    return MakeError(
+        ErrorCode::kDeviceNotFound,
+        absl::StrCat("node '", node, "': '", device,
+                     "' is no device of this job, which has the ranks w0 to w",
+                     ranks - 1, " (expected for example w0 or w0/cpu:0)"));
+  }
+  std::string rest(slash == device.size() ? "" : device.substr(slash + 1));
+  return std::make_pair(rank, std::move(rest));
+}
+
+absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph, int ranks,
+                                           int micro_batches) {
+  return Assigner(graph, ranks, micro_batches).Run();
+}
+
+absl::StatusOr<Graph> GraphOfRank(const Graph& graph,
+                                  const RankAssignment& assignment, int rank) {
+  return Splitter(graph, assignment, rank).Run();
+}
+
+}  // namespace weft

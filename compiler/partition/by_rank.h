@@ -1,0 +1,63 @@
+// Partition by rank: one logical graph as one graph for each rank, which meet
+// only in the channels of weft.Send and weft.Recv.
+//
+//   WEFT_ASSIGN_OR_RETURN(RankAssignment where, AssignRanks(graph, ranks, n));
+//   WEFT_ASSIGN_OR_RETURN(Graph mine, GraphOfRank(graph, where, rank));
+//
+// A node's device says where it runs: "w1" any device of rank 1, "w1/sim:0" one
+// of them, "sim:0" one of some rank. What no device says follows, in this
+// order: an update is where the state is; a node is where its first operand
+// comes from that has a rank; what has no operands (data, state, counters) is
+// where it is first read; all else is on rank 0. Constants are on every rank
+// that reads them: they are cloned, not sent.
+//
+// A value that another rank reads is sent there once, whatever the number of
+// its readers there; a control edge between ranks is a channel of its own,
+// without data. The graph of a rank holds its own nodes and the ends of its
+// channels in the order of the whole graph: that order contains the order of
+// every rank, so ranks that run their nodes in it never wait for each other in
+// a circle.
+//
+// What it does not do: copies between devices of one rank (partition.h).
+//
+// Threading: free functions, thread-safe.
+#ifndef WEFT_COMPILER_PARTITION_BY_RANK_H_
+#define WEFT_COMPILER_PARTITION_BY_RANK_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/graph/graph.h"
+
+namespace weft {
+
+// "w1/sim:0" as {1, "sim:0"}, "sim:0" as {-1, "sim:0"}. kDeviceNotFound names
+// what is no rank of `ranks`; `node` is for messages.
+absl::StatusOr<std::pair<int, std::string>> SplitDevice(
+    absl::string_view device, absl::string_view node, int ranks);
+
+struct RankAssignment {
+  int ranks = 1;
+  int micro_batches = 1;
+  // By node id; constants have none of their own (-1).
+  std::vector<int> rank;
+  // Why, by node id; empty where the device said so.
+  std::vector<std::string> reason;
+};
+
+// kDeviceNotFound for a rank that there is not; kBadGraph for an update that is
+// to run on another rank than its state, naming both.
+absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph, int ranks,
+                                           int micro_batches = 1);
+
+// Costs the whole graph's size in time, and what the rank has in memory. Errors:
+// those of ClassifyRates.
+absl::StatusOr<Graph> GraphOfRank(const Graph& graph,
+                                  const RankAssignment& assignment, int rank);
+
+}  // namespace weft
+
+#endif  // WEFT_COMPILER_PARTITION_BY_RANK_H_
