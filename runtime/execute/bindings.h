@@ -12,7 +12,8 @@
 //   bindings.sources["data/images"] = &ones;
 //
 // The names are those of Task.binding in the plan. "counter:micro" and
-// "counter:step" are built in (i64[2] = {step, micro-batch}) and need no entry.
+// "counter:step" are built in (i64[2] = {step, Task.first + micro-batch}) and
+// need no entry.
 //
 // Threading: each reader and consumer is called by one worker thread at a time
 // (the worker that drives its stream), for acts in order: micro-batch 0, 1, ...

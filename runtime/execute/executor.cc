@@ -85,6 +85,8 @@ std::vector<LaunchInfo> Executor::DescribeLaunches() const {
         break;
       case TaskRecord::Mode::kSource:
       case TaskRecord::Mode::kSink:
+      case TaskRecord::Mode::kSend:
+      case TaskRecord::Mode::kPost:
         for (uint32_t i = r.first; i < r.first + r.count; ++i) {
           host.bytes += slots_[i].tensor.bytes;
         }
@@ -94,8 +96,26 @@ std::vector<LaunchInfo> Executor::DescribeLaunches() const {
   return infos;
 }
 
+absl::Status Executor::RunWire(const TaskRecord& record,
+                               const actor::Effects& effects) {
+  const bool send = record.mode == TaskRecord::Mode::kSend;
+  char* data = nullptr;
+  uint64_t bytes = 0;
+  if (record.count != 0) {  // else the edge is one of order
+    const HostSlot& slot = slots_[record.first];
+    data = slot.spot.HostAt((send ? effects.inputs() : effects.outputs())[0]);
+    bytes = slot.tensor.bytes;
+  }
+  return send ? channels_->Send(record.channel, data, bytes)
+              : channels_->Post(record.channel, data, bytes);
+}
+
 absl::Status Executor::RunHost(const TaskRecord& record,
                                const actor::Effects& effects, uint64_t step) {
+  if (record.mode == TaskRecord::Mode::kSend ||
+      record.mode == TaskRecord::Mode::kPost) {
+    return RunWire(record, effects);
+  }
   const bool source = record.mode == TaskRecord::Mode::kSource;
   absl::Span<const uint16_t> copies =
       source ? effects.outputs() : effects.inputs();
@@ -111,8 +131,9 @@ absl::Status Executor::RunHost(const TaskRecord& record,
                                        record.count);
   absl::Status status;
   if (record.counter) {
-    const int64_t value[2] = {static_cast<int64_t>(step),
-                              static_cast<int64_t>(effects.phase())};
+    const int64_t value[2] = {
+        static_cast<int64_t>(step),
+        static_cast<int64_t>(record.first_micro + effects.phase())};
     for (const HostTensor& t : tensors) memcpy(t.data, value, sizeof(value));
   } else if (source) {
     status = record.reader->Fill(step, effects.phase(), tensors);

@@ -13,6 +13,8 @@
 //   source       a SourceReader fills host memory; or a built-in counter
 //   sink         a SinkConsumer reads host memory
 //   variable     nothing: the memory is the state
+//   send, post   the wire gets the memory that it is about
+//   recv         nothing: the data is there
 //
 // Accumulate sums n operands as a balanced tree over their index, whatever the
 // timing. It works as a binary counter: buffer j holds the sum of 2^j
@@ -40,6 +42,7 @@
 #include "plugins/host/device.h"
 #include "runtime/execute/bindings.h"
 #include "runtime/registers/memory.h"
+#include "runtime/wire/wire.h"
 
 namespace weft::runtime {
 
@@ -71,7 +74,15 @@ struct HostSlot {
 };
 
 struct TaskRecord {
-  enum class Mode : uint8_t { kNothing, kLaunch, kPhased, kSource, kSink };
+  enum class Mode : uint8_t {
+    kNothing,
+    kLaunch,
+    kPhased,
+    kSource,
+    kSink,
+    kSend,
+    kPost,
+  };
   Mode mode = Mode::kNothing;
   bool counter = false;
   uint32_t task = 0;    // in the plan
@@ -82,6 +93,8 @@ struct TaskRecord {
   Stream* device_stream = nullptr;
   SourceReader* reader = nullptr;
   SinkConsumer* consumer = nullptr;
+  uint32_t channel = 0;      // kSend, kPost: index in the plan
+  uint64_t first_micro = 0;  // counters
 };
 
 // What one launch is, or the call of a reader or consumer, for those who
@@ -111,6 +124,7 @@ class Executor {
     std::vector<const Kernel*> kernels;
     std::vector<Stream*> streams;
     const Bindings* bindings = nullptr;
+    ProgramWire* channels = nullptr;  // null: no other ranks
   };
 
   // `tasks` are the plan's indices of this worker's actors, in the order of its
@@ -183,6 +197,7 @@ class Executor {
                         uint64_t step);
   absl::Status RunHost(const TaskRecord& record, const actor::Effects& effects,
                        uint64_t step);
+  absl::Status RunWire(const TaskRecord& record, const actor::Effects& effects);
   absl::Status NoCopy(const TaskRecord& record, const Launch& launch,
                       const actor::Effects& effects, uint64_t step) const;
   absl::Status Failed(const absl::Status& status, const TaskRecord& record,
@@ -191,6 +206,7 @@ class Executor {
 
   const plan::Plan* plan_ = nullptr;
   const ProgramMemory* memory_ = nullptr;
+  ProgramWire* channels_ = nullptr;
   std::vector<TaskRecord> records_;  // by actor
   std::vector<uint8_t> launches_any_;
   std::vector<Launch> launches_;

@@ -35,6 +35,7 @@ class ExecutorBuilder {
       : env_(environment), plan_(*environment.plan), ex_(*executor) {
     ex_.plan_ = environment.plan;
     ex_.memory_ = environment.memory;
+    ex_.channels_ = environment.channels;
   }
 
   absl::Status AddTask(uint32_t index) {
@@ -98,11 +99,14 @@ class ExecutorBuilder {
       case plan::Task::SINK:
         return AddSink();
       case plan::Task::VARIABLE:
+      case plan::Task::RECV:
         return absl::OkStatus();
+      case plan::Task::SEND:
+      case plan::Task::POST:
+        return AddWire();
       default:
         return MakeError(ErrorCode::kBadPlan,
-                         "tasks of this kind need other ranks, and this "
-                         "session has one");
+                         "the run-time knows no tasks of this kind");
     }
   }
 
@@ -405,12 +409,26 @@ class ExecutorBuilder {
     return absl::OkStatus();
   }
 
+  absl::Status AddWire() {
+    if (env_.channels == nullptr) {
+      return MakeError(
+          ErrorCode::kBadPlan,
+          "it needs other ranks, and this session is connected with none");
+    }
+    const bool send = task_->kind() == plan::Task::SEND;
+    record_.mode = send ? TaskRecord::Mode::kSend : TaskRecord::Mode::kPost;
+    record_.channel = task_->channel() - 1;
+    // The plan has one tensor there, or none.
+    return AddSlots(/*source=*/!send);
+  }
+
   absl::Status AddSource() {
     record_.mode = TaskRecord::Mode::kSource;
     WEFT_RETURN_IF_ERROR(AddSlots(/*source=*/true));
     const std::string& name = task_->binding();
     if (name == "counter:micro" || name == "counter:step") {
       record_.counter = true;
+      record_.first_micro = task_->first();
       for (uint32_t i = 0; i < record_.count; ++i) {
         const HostTensor& t = ex_.slots_[record_.first + i].tensor;
         if (t.dtype != DType::kI64 || t.bytes != 2 * sizeof(int64_t)) {

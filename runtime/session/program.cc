@@ -69,6 +69,7 @@ absl::Status Program::Prepare(const Resources& resources) {
   if (made.ok()) return made;
   workers_.clear();
   executors_.clear();
+  channels_.reset();
   control_box_.reset();
   ports_.clear();
   boxes_.clear();
@@ -85,6 +86,8 @@ absl::Status Program::MakeWorkers(const Resources& resources) {
     plan::ActorSpecOptions options;
     options.first_index = first_index_;
     options.worker = w;
+    options.rank = plan_->rank();
+    options.channels = true;
     WEFT_ASSIGN_OR_RETURN(actor::TableSpec spec,
                           plan::PlanToActorSpec(*view_, options));
     WEFT_ASSIGN_OR_RETURN(actor::ActorTable table,
@@ -93,6 +96,10 @@ absl::Status Program::MakeWorkers(const Resources& resources) {
         table.queue_bound() + kControlMessages));
     ports_.push_back({boxes_.back().get(), resources.words[w]});
     tables.push_back(std::move(table));
+  }
+  if (resources.wire != nullptr && plan_->channels_size() != 0) {
+    WEFT_ASSIGN_OR_RETURN(
+        channels_, resources.wire->AddProgram(*view_, first_index_, ports_));
   }
   // A log keeps what it was told of: once is enough.
   if (resources.trace != nullptr && traces_.empty()) {
@@ -115,6 +122,7 @@ absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
   environment.plan = plan_.get();
   environment.memory = memory_;
   environment.bindings = &bindings_;
+  environment.channels = channels_.get();
   for (const auto& kernel : kernels_) {
     environment.kernels.push_back(kernel.get());
   }
@@ -140,6 +148,10 @@ absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
   config.view = view_.get();
   config.first_index = first_index_;
   config.executor = executor.get();
+  if (number == kWireWorker) {
+    config.wire = resources.wire;
+    config.channels = channels_.get();
+  }
   config.streams = environment.streams;
   config.ports = ports_;
   config.control = {control_box_.get(), resources.control_word};

@@ -26,6 +26,7 @@
 #include "runtime/observe/profile.h"
 #include "runtime/observe/trace.h"
 #include "runtime/registers/memory.h"
+#include "runtime/wire/wire.h"
 #include "runtime/worker/worker.h"
 
 namespace weft::runtime {
@@ -55,6 +56,7 @@ class Program {
     uint64_t drain_ns = 0;
     TraceLog* trace = nullptr;
     ProfileLog* profile = nullptr;
+    Wire* wire = nullptr;  // null: no other ranks
   };
 
   // `first_index`: ActorId::index() of the plan's task 0.
@@ -98,6 +100,7 @@ class Program {
   std::unique_ptr<Mailbox<actor::Message>> control_box_;
   std::vector<WorkerTrace*> traces_;  // by worker; null: not traced
   std::vector<WorkerProfile*> profiles_;
+  std::unique_ptr<ProgramWire> channels_;  // null: the plan has none
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

@@ -35,6 +35,7 @@ struct Session::Impl {
   std::unique_ptr<SessionMemory> memory;
   std::unique_ptr<StreamPool> streams;
   std::vector<std::unique_ptr<WorkerThread>> threads;
+  std::unique_ptr<Wire> wire;  // null: one rank, or not connected yet
   std::map<std::string, std::unique_ptr<Program>, std::less<>> programs;
   FutexWord control_word;
   std::atomic<bool> stop{false};
@@ -75,7 +76,12 @@ absl::Status Session::Impl::Prepare() {
         WorkerThread::Create(threads.size(), options.on_worker_start));
     threads.push_back(std::move(thread));
   }
+  if (options.wire.has_value() && wire == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(
+        wire, Wire::Connect(*options.wire, threads[kWireWorker]->token()));
+  }
   Program::Resources resources;
+  resources.wire = wire.get();
   resources.streams = streams.get();
   for (auto& thread : threads) {
     resources.words.push_back(thread->word());
@@ -103,6 +109,7 @@ Session::~Session() {
     // Then the devices' queues: what they still do may wake a worker's word.
     for (auto& thread : impl_->threads) thread->Join();
     impl_->programs.clear();
+    impl_->wire.reset();
     impl_->streams.reset();
     return;
   }
@@ -211,9 +218,19 @@ absl::StatusOr<uint64_t> Session::Run(absl::string_view program,
   Control control(at->second.get(), s.threads, &s.control_word, s.options,
                   run.ignore_stop ? nullptr : &s.stop);
   absl::StatusOr<uint64_t> done = control.Run(first_step, periods);
-  if (!done.ok()) s.broken = done.status();
+  if (!done.ok()) {
+    s.broken = done.status();
+    if (s.wire != nullptr) s.wire->Abort(s.broken);
+  }
   if (control.stuck()) s.stuck = true;
   return done;
+}
+
+absl::Status Session::Leave() {
+  Impl& s = *impl_;
+  WEFT_RETURN_IF_ERROR(s.broken);
+  if (s.wire == nullptr) return absl::OkStatus();
+  return s.wire->Leave();
 }
 
 void Session::RequestStop() {

@@ -40,6 +40,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@
 #include "core/proto/plan.pb.h"
 #include "plugins/host/device.h"
 #include "runtime/execute/bindings.h"
+#include "runtime/wire/wire.h"
 
 namespace weft::runtime {
 
@@ -84,6 +86,10 @@ struct SessionOptions {
   TraceLog* trace = nullptr;
   // Adds up the time of one program's launches where set. Borrowed.
   ProfileLog* profile = nullptr;
+  // This session is one rank of several: how it meets the others, at the first
+  // Run or access to state. Every rank runs the same programs for the same
+  // periods, in the same order. Borrows what it points to.
+  std::optional<WireOptions> wire;
 };
 
 // Where a named state lies and what it is.
@@ -121,6 +127,10 @@ class Session {
   // `first_step`.
   absl::StatusOr<uint64_t> Run(absl::string_view program, uint64_t first_step,
                                uint64_t periods, const RunOptions& run = {});
+
+  // The last run is over on this rank: waits until it is on all, and closes the
+  // connections. Without it the other ranks see this one die. OK on one rank.
+  absl::Status Leave();
 
   // Sticky: the run in progress ends at the end of its lease and later ones
   // return 0 periods at once, until ClearStop().

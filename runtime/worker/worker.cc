@@ -159,6 +159,9 @@ bool Worker::Execute(uint32_t i, const TaskRecord& record) {
 // Messages that wait until the device has done the act.
 void Worker::SendLate(const TaskRecord& record) {
   AsyncStream* async = async_of_stream_[record.stream];
+  if (ABSL_PREDICT_FALSE(record.mode == TaskRecord::Mode::kSend)) {
+    return SendBehindData(record);
+  }
   if (async == nullptr) {
     for (const Message& m : effects_.at_tick()) Route(m);
     return;
@@ -175,7 +178,25 @@ void Worker::SendLate(const TaskRecord& record) {
   }
 }
 
+// The data says to the far end what the message would. The rest waits until it
+// is out.
+void Worker::SendBehindData(const TaskRecord& record) {
+  if (config_.channels->Hold(record.channel, effects_.at_tick())) return;
+  for (const Message& m : effects_.at_tick()) {
+    if (m.destination.rank() == config_.wire->rank()) Route(m);
+  }
+}
+
+void Worker::RouteToRank(const Message& message) {
+  absl::Status status = config_.channels->Credit(message);
+  if (!status.ok()) Fail(std::move(status));
+}
+
 inline void Worker::Route(const Message& message) {
+  if (ABSL_PREDICT_FALSE(config_.channels != nullptr) &&
+      message.destination.rank() != config_.wire->rank()) {
+    return RouteToRank(message);
+  }
   uint32_t worker = worker_of_stream_[message.destination.stream()];
   if (worker == config_.number) {
     local_.Push(message);
@@ -236,6 +257,11 @@ void Worker::OnPeriodsFinished() {
     finished.sequence = finished_;
     async->held.Push({async->marked, async->last_actor, finished});
   }
+  if (config_.channels != nullptr &&
+      !config_.channels->Released(config_.channels->holds() + 1)) {
+    ++owed;
+    sending_.emplace_back(finished_, config_.channels->holds() + 1);
+  }
   if (owed == 0) Report(MessageKind::kFinished, finished_);
 }
 
@@ -246,12 +272,46 @@ void Worker::Release(const Held& held) {
   }
 }
 
+// What is out lets periods be finished that waited for it.
+void Worker::ReleaseFinished() {
+  while (!sending_.empty() &&
+         config_.channels->Released(sending_.front().second)) {
+    const uint64_t period = sending_.front().first;
+    sending_.pop_front();
+    if (--owed_[period % owed_.size()] == 0) {
+      Report(MessageKind::kFinished, period);
+    }
+  }
+}
+
+bool Worker::PollWire() {
+  bool any = false;
+  absl::Status status = config_.wire->Poll(&any);
+  if (!status.ok() && leaving_ != Leaving::kAbort) {
+    Fail(std::move(status));
+    return true;
+  }
+  if (config_.channels != nullptr) ReleaseFinished();
+  return any;
+}
+
+// What no mailbox tells of. True where something came in.
+bool Worker::PollOthers() {
+  bool any = false;
+  if (config_.wire != nullptr && PollWire()) any = true;
+  if (!async_.empty() && PollStreams()) any = true;
+  return any;
+}
+
 // True where something came in.
 bool Worker::Poll() {
   unpolled_ = 0;
-  bool any = config_.ports[config_.number].box->Drain(
-                 [this](const Message& m) { local_.Push(m); }) != 0;
-  if (!async_.empty() && PollStreams()) any = true;
+  // The wire puts what it has into mailboxes, this one among them.
+  bool any = PollOthers();
+  if (config_.ports[config_.number].box->Drain(
+          [this](const Message& m) { local_.Push(m); }) != 0) {
+    any = true;
+  }
   if (ABSL_PREDICT_FALSE(report_wanted_.load(std::memory_order_relaxed))) {
     WriteReport();
   }
@@ -289,6 +349,7 @@ bool Worker::PollStream(AsyncStream* async) {
 }
 
 bool Worker::Outstanding() const {
+  if (!sending_.empty()) return true;
   for (const auto& async : async_) {
     if (async->awaited()) return true;
   }
@@ -309,7 +370,7 @@ void Worker::Wait() {
   if (config_.spin_ns != 0) {
     uint64_t until = 0;
     for (uint32_t n = 0;; ++n) {
-      if (!port.box->Empty() || PollStreams()) {
+      if (!port.box->Empty() || PollOthers()) {
         nap_ns_ = kFirstNapNs;
         return;
       }
@@ -321,7 +382,7 @@ void Worker::Wait() {
     }
   }
   uint32_t seen = port.word->Announce();
-  if (port.box->Empty() && !PollStreams() &&
+  if (port.box->Empty() && !PollOthers() && port.box->Empty() &&
       !report_wanted_.load(std::memory_order_relaxed)) {
     port.word->SleepFor(seen, SleepTime());
   } else {

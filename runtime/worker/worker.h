@@ -6,6 +6,7 @@
 //
 //     own acts, same stream or inline device --------------> local queue
 //     own acts, device still at work --> held until tick --> local queue
+//     other ranks, by way of the wire ---> mailbox --------> local queue
 //     other workers, control ----------> mailbox ----------> local queue
 //
 // Taking one message from the queue changes one actor; then the actor that may
@@ -47,24 +48,19 @@
 #include "plugins/host/device.h"
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/mailbox.h"
+#include "runtime/bus/port.h"
 #include "runtime/execute/executor.h"
 #include "runtime/observe/profile.h"
 #include "runtime/observe/trace.h"
+#include "runtime/wire/wire.h"
 
 namespace weft::runtime {
 
-// Where to send what is meant for another thread.
-struct Port {
-  Mailbox<actor::Message>* box = nullptr;
-  FutexWord* word = nullptr;
-  void Send(const actor::Message& message) const {
-    box->Push(message);
-    word->Post();
-  }
-};
-
 // Messages of control that a mailbox must hold besides those of the protocol.
 inline constexpr uint32_t kControlMessages = 64;
+
+// The worker that drives the wire.
+inline constexpr uint32_t kWireWorker = 0;
 
 class Worker {
  public:
@@ -72,6 +68,9 @@ class Worker {
     uint32_t number = 0;
     const plan::PlanView* view = nullptr;
     uint32_t first_index = 0;  // ActorId::index() of task 0
+    // Of worker 0, which drives it; null for the others, and on one rank alone.
+    Wire* wire = nullptr;
+    ProgramWire* channels = nullptr;  // the program's
     Executor* executor = nullptr;
     std::vector<Stream*> streams;  // by the plan's index; null: another's
     std::vector<Port> ports;       // by worker
@@ -160,7 +159,9 @@ class Worker {
   bool Execute(uint32_t actor, const TaskRecord& record);
   absl::Status RunObserved(const TaskRecord& record, uint64_t step);
   void SendLate(const TaskRecord& record);
+  void SendBehindData(const TaskRecord& record);
   void Route(const actor::Message& message);
+  void RouteToRank(const actor::Message& message);
   bool MarkStream(AsyncStream* stream);
   void OnOther(const actor::Message& message);
   void OnRefused(const actor::Message& message);
@@ -168,6 +169,9 @@ class Worker {
   void Release(const Held& held);
 
   bool Poll();
+  bool PollOthers();
+  bool PollWire();
+  void ReleaseFinished();
   bool PollStreams();
   bool PollStream(AsyncStream* stream);
   bool Outstanding() const;
@@ -202,8 +206,10 @@ class Worker {
   uint64_t first_step_ = 0;
   uint64_t first_period_ = 0;
   uint64_t finished_ = 0;  // periods of the table seen finished
-  // Streams that still owe period p, at p modulo the size.
+  // Streams, and the wire, that still owe period p, at p modulo the size.
   std::vector<uint32_t> owed_;
+  // Periods that are done but for what is on its way out: (period, holds).
+  std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;
   uint64_t nap_ns_ = kFirstNapNs;
   Leaving leaving_ = Leaving::kNo;

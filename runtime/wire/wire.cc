@@ -1,0 +1,441 @@
+#include "runtime/wire/wire.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/plan/actor_spec.h"
+
+namespace weft::runtime {
+namespace {
+
+using actor::Message;
+
+// Frames of one peer that may lie here unread.
+constexpr uint32_t kMaxFrames = 64;
+// Connections that are not there yet are looked for so often.
+constexpr uint64_t kLookNs = 200'000;
+
+}  // namespace
+
+// ---- One program ------------------------------------------------------------
+
+ProgramWire::~ProgramWire() {
+  for (const Channel& channel : channels_) wire_.channels_.erase(channel.id);
+  wire_.programs_[number_] = nullptr;
+}
+
+absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
+  Channel& channel = channels_[c];
+  Wire::Op op;
+  op.tag = channel.id;
+  op.data = data;
+  op.bytes = bytes;
+  op.cookie = Wire::Cookie(Wire::What::kData, number_, c);
+  return Annotate(wire_.PostOp(&wire_.links_[channel.link], op).status(),
+                  channel.name);
+}
+
+absl::Status ProgramWire::Credit(const Message& message) {
+  Channel& channel = channels_[message.destination.index()];
+  Wire::Op op;
+  op.send = op.urgent = true;
+  op.tag = kFrameTag;
+  op.bytes = sizeof(Frame);
+  op.cookie = Wire::Cookie(Wire::What::kNone, 0, 0);
+  op.frame = SealFrame({Frame::kCredit, message.copy, channel.id,
+                        message.sequence, wire_.epoch_, 0});
+  return Annotate(wire_.PostOp(&wire_.links_[channel.link], op).status(),
+                  channel.name);
+}
+
+absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
+  Channel& channel = channels_[c];
+  Wire::Op op;
+  op.send = true;
+  op.tag = channel.id;
+  op.data = const_cast<void*>(data);
+  op.bytes = bytes;
+  op.cookie = Wire::Cookie(Wire::What::kSent, number_, c);
+  absl::StatusOr<bool> posted = wire_.PostOp(&wire_.links_[channel.link], op);
+  if (!posted.ok()) return Annotate(posted.status(), channel.name);
+  channel.queued = !*posted;
+  channel.bytes = bytes;
+  channel.sent.emplace_back();
+  return absl::OkStatus();
+}
+
+bool ProgramWire::Hold(uint32_t c, absl::Span<const Message> messages) {
+  Channel& channel = channels_[c];
+  // Small ones were copied when they were posted.
+  if (!channel.queued && channel.bytes <= wire_.domain_->info().eager_max) {
+    return false;
+  }
+  Sent& sent = channel.sent.back();
+  sent.hold = ++holds_;
+  outstanding_.insert(sent.hold);
+  for (const Message& m : messages) {
+    if (m.destination.rank() == wire_.rank_) sent.messages.push_back(m);
+  }
+  return true;
+}
+
+// ---- Connecting -------------------------------------------------------------
+
+Wire::Wire(const WireOptions& options, std::unique_ptr<Domain> domain)
+    : rank_(options.config.rank),
+      ranks_(options.config.world),
+      epoch_(static_cast<uint32_t>(options.config.epoch)),
+      rendezvous_(*options.rendezvous),
+      domain_(std::move(domain)) {}
+
+absl::StatusOr<std::unique_ptr<Wire>> Wire::Connect(const WireOptions& options,
+                                                    uint64_t token) {
+  DomainConfig config = options.config;
+  config.notify_token = token;
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Domain> domain,
+                        options.transport->Open(config));
+  std::unique_ptr<Wire> wire(new Wire(options, std::move(domain)));
+  absl::Status connected = wire->ConnectAll(options);
+  if (!connected.ok()) {
+    options.rendezvous->Fail(config.rank, connected);
+    return connected;
+  }
+  return wire;
+}
+
+absl::Status Wire::ConnectAll(const WireOptions& options) {
+  const uint64_t until = NowNs() + options.connect_ns;
+  WEFT_ASSIGN_OR_RETURN(std::string address, domain_->Listen());
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> addresses,
+                        rendezvous_.AllGather(rank_, "wire/address", address));
+  for (uint32_t r = 0; r < ranks_; ++r) {
+    if (r == rank_) continue;
+    links_.emplace_back();
+    links_.back().rank = r;
+  }
+  for (uint32_t r = rank_ + 1; r < ranks_; ++r) {
+    WEFT_RETURN_IF_ERROR(
+        domain_->Connect(r, addresses[r], /*cookie=*/r).status());
+  }
+  WEFT_RETURN_IF_ERROR(AwaitLinks(until));
+  // Nobody sends before all have posted the receives of frames.
+  return rendezvous_.AllGather(rank_, "wire/connected", "").status();
+}
+
+absl::Status Wire::AwaitLinks(uint64_t until) {
+  while (true) {
+    std::vector<uint32_t> missing;
+    for (const Link& link : links_) {
+      if (!link.up) missing.push_back(link.rank);
+    }
+    if (missing.empty()) return absl::OkStatus();
+    bool any = false;
+    WEFT_RETURN_IF_ERROR(Poll(&any));
+    WEFT_RETURN_IF_ERROR(rendezvous_.failure());
+    if (any) continue;
+    if (NowNs() >= until) {
+      return MakeError(
+          ErrorCode::kPeerLost,
+          absl::StrCat("rank ", rank_, " could not connect with ",
+                       "these ranks in time: ", absl::StrJoin(missing, ", ")));
+    }
+    if (domain_->has_wait()) {
+      WEFT_RETURN_IF_ERROR(domain_->Wait(kLookNs).status());
+    } else {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(kLookNs));
+    }
+  }
+}
+
+absl::Status Wire::OpenLink(const TransportEvent& event) {
+  Link* link = LinkOfRank(event.rank);
+  if (link == nullptr || link->up) {
+    return MakeError(ErrorCode::kTransportFailed,
+                     absl::StrCat("rank ", rank_, ": a connection with rank ",
+                                  event.rank, " that nobody wants"));
+  }
+  link->endpoint = event.endpoint;
+  link->up = true;
+  const uint32_t slots =
+      std::max(1u, std::min(kMaxFrames, domain_->info().max_inflight / 2));
+  link->frames.resize(slots);
+  for (uint32_t s = 0; s < slots; ++s) {
+    WEFT_RETURN_IF_ERROR(PostFrameRecv(link, s));
+  }
+  Op words;
+  words.tag = kAbortTag;
+  words.data = &link->last_words;
+  words.bytes = sizeof(LastWords);
+  words.cookie = Cookie(What::kNone, 1, link->rank);
+  return PostOp(link, words).status();
+}
+
+absl::Status Wire::PostFrameRecv(Link* link, uint32_t slot) {
+  Op op;
+  op.tag = kFrameTag;
+  op.data = &link->frames[slot];
+  op.bytes = sizeof(Frame);
+  op.cookie = Cookie(What::kFrame, link->rank, slot);
+  return PostOp(link, op).status();
+}
+
+absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
+    const plan::PlanView& view, uint32_t first_index, std::vector<Port> ports) {
+  const plan::Plan& plan = view.proto();
+  if (plan.rank() != rank_ || plan.ranks() != ranks_) {
+    return MakeError(
+        ErrorCode::kBadPlan,
+        absl::StrCat("a plan of rank ", plan.rank(), " of ", plan.ranks(),
+                     " on rank ", rank_, " of ", ranks_));
+  }
+  const auto number = static_cast<uint32_t>(programs_.size());
+  std::unique_ptr<ProgramWire> program(
+      new ProgramWire(this, number, std::move(ports)));
+  programs_.push_back(program.get());
+  for (const plan::Stream& stream : plan.streams()) {
+    program->worker_of_stream_.push_back(
+        static_cast<uint16_t>(stream.worker()));
+  }
+  for (const plan::Channel& from : plan.channels()) {
+    const auto c = static_cast<uint32_t>(program->channels_.size());
+    if (from.id() <= kAbortTag ||
+        !channels_.try_emplace(from.id(), number, c).second) {
+      return MakeError(
+          ErrorCode::kBadPlan,
+          absl::StrCat(plan::ChannelName(from), " has the id of another"));
+    }
+    ProgramWire::Channel channel;
+    channel.id = from.id();
+    channel.name = plan::ChannelName(from);
+    channel.copies = from.copies();
+    channel.receives = from.receives();
+    channel.link = from.peer() < rank_ ? from.peer() : from.peer() - 1;
+    program->channels_.push_back(std::move(channel));
+  }
+  plan::ActorSpecOptions options;
+  options.rank = rank_;
+  options.first_index = first_index;
+  for (uint32_t t = 0; t < view.num_tasks(); ++t) {
+    const plan::Task& task = view.task(t);
+    if (task.channel() == 0 || task.kind() == plan::Task::POST) continue;
+    const uint32_t c = task.channel() - 1;
+    program->channels_[c].arrival = Message::Req(
+        plan::ActorIdOf(view, t, options),
+        task.kind() == plan::Task::RECV ? plan::DataRegister(view, c)
+                                        : plan::CreditRegister(view, c),
+        0, 0);
+  }
+  return program;
+}
+
+// ---- Posting ----------------------------------------------------------------
+
+absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
+  if (!op.send) {
+    return domain_->PostRecv(link->endpoint, op.tag, op.data, op.bytes,
+                             op.cookie);
+  }
+  const void* data = op.tag == kFrameTag ? &op.frame : op.data;
+  return domain_->PostSend(link->endpoint, op.tag, data, op.bytes, op.cookie,
+                           op.urgent);
+}
+
+absl::StatusOr<bool> Wire::PostOp(Link* link, const Op& op) {
+  if (link->waiting.empty()) {
+    WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, op));
+    if (posted) return true;
+  }
+  link->waiting.push_back(op);
+  return false;
+}
+
+absl::Status Wire::Retry(Link* link) {
+  while (!link->waiting.empty()) {
+    WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, link->waiting.front()));
+    if (!posted) break;
+    link->waiting.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+// ---- What comes -------------------------------------------------------------
+
+Wire::Link* Wire::LinkOfRank(uint32_t rank) {
+  if (rank == rank_ || rank >= ranks_) return nullptr;
+  return &links_[rank < rank_ ? rank : rank - 1];
+}
+
+Wire::Link* Wire::LinkOfEndpoint(uint64_t endpoint) {
+  for (Link& link : links_) {
+    if (link.up && link.endpoint == endpoint) return &link;
+  }
+  return nullptr;
+}
+
+absl::Status Wire::Poll(bool* any) {
+  WEFT_RETURN_IF_ERROR(failure_);
+  size_t n = 0;
+  do {
+    absl::StatusOr<size_t> polled = domain_->Poll(absl::MakeSpan(events_));
+    if (!polled.ok()) return failure_ = polled.status();
+    n = *polled;
+    for (size_t i = 0; i < n; ++i) {
+      *any = true;
+      absl::Status status = OnEvent(events_[i]);
+      if (!status.ok()) return failure_ = std::move(status);
+    }
+  } while (n == events_.size());
+  return absl::OkStatus();
+}
+
+absl::Status Wire::OnEvent(const TransportEvent& event) {
+  switch (event.kind) {
+    case TransportEventKind::kAccepted:
+      return OpenLink(event);
+    case TransportEventKind::kConnected:
+      if (!event.status.ok()) return event.status;
+      return OpenLink(event);
+    case TransportEventKind::kEndpointDown:
+      return OnDown(event);
+    case TransportEventKind::kRefused:
+      return absl::OkStatus();  // somebody who does not belong here
+    case TransportEventKind::kCompleted:
+      return OnCompleted(event);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Wire::OnDown(const TransportEvent& event) {
+  Link* link = LinkOfEndpoint(event.endpoint);
+  if (link != nullptr) link->up = false;
+  if (event.status.ok()) return absl::OkStatus();
+  return MakeError(
+      ErrorCode::kPeerLost,
+      absl::StrCat("rank ", event.rank, " is lost: ", event.status.message()));
+}
+
+absl::Status Wire::OnCompleted(const TransportEvent& event) {
+  const auto what = static_cast<What>(event.cookie >> 62);
+  const auto a = static_cast<uint32_t>(event.cookie >> 32 & 0x3fffffff);
+  const auto b = static_cast<uint32_t>(event.cookie);
+  // Of an endpoint that goes down there is more to come, which says why.
+  const bool down = IsError(event.status, ErrorCode::kPeerLost) ||
+                    IsError(event.status, ErrorCode::kCancelled);
+  if (down) return absl::OkStatus();
+  Link* link = nullptr;
+  if (what == What::kFrame) link = LinkOfRank(a);
+  if (what == What::kNone && a == 1) {
+    WEFT_RETURN_IF_ERROR(event.status);
+    return OnLastWords(*LinkOfRank(b));
+  }
+  ProgramWire* program = nullptr;
+  if (what == What::kData || what == What::kSent) {
+    program = programs_[a];
+    if (program == nullptr) return absl::OkStatus();
+    ProgramWire::Channel& channel = program->channels_[b];
+    link = &links_[channel.link];
+    if (!event.status.ok()) return Annotate(event.status, channel.name);
+  }
+  WEFT_RETURN_IF_ERROR(event.status);
+  if (what == What::kFrame) WEFT_RETURN_IF_ERROR(OnFrame(link, b));
+  if (what == What::kData) WEFT_RETURN_IF_ERROR(OnArrival(program, b));
+  if (what == What::kSent) OnSent(program, b);
+  if (link != nullptr) return Retry(link);
+  // A frame of ours is out: its credit may be what somebody waits for.
+  for (Link& any : links_) {
+    if (any.up) WEFT_RETURN_IF_ERROR(Retry(&any));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
+  const Frame frame = link->frames[slot];
+  const auto bad = [&](absl::string_view why) {
+    return MakeError(ErrorCode::kTransportFailed,
+                     absl::StrCat("a frame from rank ", link->rank, " ", why));
+  };
+  if (frame.crc != FrameCrc(frame)) return bad("is damaged");
+  if (frame.epoch != epoch_) return bad("is of another job");
+  if (frame.kind != Frame::kCredit) return bad("is of no kind");
+  auto it = channels_.find(frame.channel);
+  if (it == channels_.end()) return bad("is for no channel of this rank");
+  ProgramWire& program = *programs_[it->second.first];
+  const ProgramWire::Channel& channel = program.channels_[it->second.second];
+  if (channel.receives || &links_[channel.link] != link ||
+      frame.copy >= channel.copies) {
+    return bad(absl::StrCat("does not fit ", channel.name));
+  }
+  Message credit = channel.arrival;
+  credit.Set(static_cast<uint16_t>(frame.copy), frame.sequence);
+  program.Deliver(credit);
+  return PostFrameRecv(link, slot);
+}
+
+absl::Status Wire::OnArrival(ProgramWire* program, uint32_t c) {
+  ProgramWire::Channel& channel = program->channels_[c];
+  Message arrival = channel.arrival;
+  arrival.Set(static_cast<uint16_t>(channel.arrived % channel.copies),
+              channel.arrived);
+  ++channel.arrived;
+  program->Deliver(arrival);
+  return absl::OkStatus();
+}
+
+void Wire::OnSent(ProgramWire* program, uint32_t c) {
+  ProgramWire::Channel& channel = program->channels_[c];
+  if (channel.sent.empty()) return;
+  const ProgramWire::Sent sent = std::move(channel.sent.front());
+  channel.sent.pop_front();
+  if (sent.hold == 0) return;
+  program->outstanding_.erase(sent.hold);
+  for (const Message& m : sent.messages) program->Deliver(m);
+}
+
+absl::Status Wire::OnLastWords(const Link& link) const {
+  const LastWords& words = link.last_words;
+  const size_t size = std::min<size_t>(words.size, sizeof(words.text));
+  return MakeError(static_cast<ErrorCode>(words.code),
+                   absl::StrCat("rank ", link.rank, ": ",
+                                absl::string_view(words.text, size)));
+}
+
+// ---- The end ----------------------------------------------------------------
+
+void Wire::Abort(const absl::Status& cause) {
+  if (left_) return;
+  LastWords words;
+  words.code = static_cast<uint32_t>(ErrorCodeOf(cause));
+  words.size = static_cast<uint32_t>(
+      std::min(cause.message().size(), sizeof(words.text)));
+  memcpy(words.text, cause.message().data(), words.size);
+  for (Link& link : links_) {
+    if (!link.up) continue;
+    // Where even this fails, the peer sees the connection end.
+    domain_
+        ->PostSend(link.endpoint, kAbortTag, &words, sizeof(words),
+                   Cookie(What::kNone, 0, 0), /*urgent=*/true)
+        .IgnoreError();
+  }
+}
+
+absl::Status Wire::Leave() {
+  WEFT_RETURN_IF_ERROR(rendezvous_.AllGather(rank_, "wire/leave", "").status());
+  left_ = true;
+  return domain_->Close([](const TransportEvent&) {});
+}
+
+Wire::~Wire() {
+  if (left_) return;
+  for (Link& link : links_) {
+    if (!link.up) continue;
+    domain_->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
+  }
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,210 @@
+// Wire: one rank's ends of all channels, over a transport plugin.
+//
+//   WEFT_ASSIGN_OR_RETURN(auto wire, Wire::Connect(options, token));
+//   WEFT_ASSIGN_OR_RETURN(auto channels, wire->AddProgram(view, 0, ports));
+//   channels->Post(c, memory, bytes);    // an act of POST
+//   channels->Credit(message);           // ... and the credit that it grants
+//   channels->Send(c, memory, bytes);    // an act of SEND
+//   wire->Poll(&any);                    // between acts, and when woken
+//
+// To the transport a transfer is one SEND and one RECV with the channel's id as
+// tag, posted in the order of their acts; credits go as frames (frame.h) on a
+// tag of their own. What has come is told as a message to the actor that it is
+// for, in the mailbox of the worker that drives it, whichever program runs:
+//
+//   a credit frame           REQ of the credit's register    to SEND
+//   data in a posted receive REQ of the data's register      to RECV
+//   data that has left       the ACKs that SEND held back    to producers
+//
+// A transport that is full gets what is left as soon as something completes.
+//
+// Failures: a peer that is lost, says its last words or breaks the rules fails
+// Poll, and every later one, with an error that names the rank. Abort tells the
+// peers why this rank gives up.
+//
+// Threading: Poll, and the ProgramWires, for the one worker that drives the
+// wire at a time; Abort and Leave from any thread while nobody polls.
+// Ownership: borrows transport, rendezvous and ports; ProgramWires belong to
+// the wire's users and go before it.
+#ifndef WEFT_RUNTIME_WIRE_WIRE_H_
+#define WEFT_RUNTIME_WIRE_WIRE_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/actor/message.h"
+#include "core/plan/plan.h"
+#include "plugins/host/transport.h"
+#include "runtime/bus/port.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "runtime/wire/frame.h"
+
+namespace weft::runtime {
+
+struct WireOptions {
+  const Transport* transport = nullptr;
+  Rendezvous* rendezvous = nullptr;
+  // Rank, world, job and so on; the token is Connect's.
+  DomainConfig config;
+  uint64_t connect_ns = 30'000'000'000;
+};
+
+class Wire;
+
+// The channels of one program, by their index in its plan.
+class ProgramWire {
+ public:
+  ~ProgramWire();
+  ProgramWire(const ProgramWire&) = delete;
+  ProgramWire& operator=(const ProgramWire&) = delete;
+
+  // Posts a receive of `bytes`, which are the transport's until RECV is told.
+  absl::Status Post(uint32_t channel, void* data, uint64_t bytes);
+  // Tells the far end of `message`, which is what POST gives it.
+  absl::Status Credit(const actor::Message& message);
+  absl::Status Send(uint32_t channel, const void* data, uint64_t bytes);
+  // What the act of the last Send has to say once its data is out. False: say
+  // it now.
+  bool Hold(uint32_t channel, absl::Span<const actor::Message> messages);
+
+  // Sends that held messages back, and of these whether all before the n-th
+  // have let them go.
+  uint64_t holds() const { return holds_; }
+  bool Released(uint64_t n) const {
+    return outstanding_.empty() || *outstanding_.begin() >= n;
+  }
+
+ private:
+  friend class Wire;
+  struct Sent {
+    uint64_t hold = 0;  // number, from 1; 0: none
+    std::vector<actor::Message> messages;
+  };
+  struct Channel {
+    uint64_t id = 0;
+    uint32_t link = 0;  // of the peer
+    uint32_t copies = 0;
+    bool receives = false;
+    std::string name;        // for messages
+    actor::Message arrival;  // to RECV, or the credit to SEND
+    uint64_t arrived = 0;
+    bool queued = false;    // the last Send waits for the transport
+    uint64_t bytes = 0;     // of the last Send
+    std::deque<Sent> sent;  // not complete yet, in order
+  };
+
+  ProgramWire(Wire* wire, uint32_t number, std::vector<Port> ports)
+      : wire_(*wire), number_(number), ports_(std::move(ports)) {}
+  void Deliver(const actor::Message& message) const {
+    ports_[worker_of_stream_[message.destination.stream()]].Send(message);
+  }
+
+  Wire& wire_;
+  const uint32_t number_;
+  const std::vector<Port> ports_;  // by worker
+  std::vector<uint16_t> worker_of_stream_;
+  std::vector<Channel> channels_;
+  uint64_t holds_ = 0;
+  std::set<uint64_t> outstanding_;  // numbers of holds
+};
+
+class Wire {
+ public:
+  // Connects with every other rank; all call it. `token` wakes the worker that
+  // polls. Errors: those of the rendezvous and the transport; kPeerLost names
+  // the ranks that could not be reached in time.
+  static absl::StatusOr<std::unique_ptr<Wire>> Connect(
+      const WireOptions& options, uint64_t token);
+  // Unless it has left, the peers see this rank die.
+  ~Wire();
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  uint32_t rank() const { return rank_; }
+
+  // `ports` by worker. kBadPlan for a plan of another rank or number of ranks.
+  absl::StatusOr<std::unique_ptr<ProgramWire>> AddProgram(
+      const plan::PlanView& view, uint32_t first_index,
+      std::vector<Port> ports);
+
+  // Takes what has come; `any`: something has.
+  absl::Status Poll(bool* any);
+
+  // Tells every peer that this rank gives up.
+  void Abort(const absl::Status& cause);
+  // Waits until every rank has come to its end, and closes.
+  absl::Status Leave();
+
+ private:
+  friend class ProgramWire;
+  // What a cookie says, in its two highest bits.
+  enum class What : uint64_t { kData = 0, kSent = 1, kFrame = 2, kNone = 3 };
+  struct Op {
+    bool send = false;
+    bool urgent = false;
+    uint64_t tag = 0;
+    void* data = nullptr;
+    uint64_t bytes = 0;
+    uint64_t cookie = 0;
+    Frame frame;  // sent where `data` is null and the tag is kFrameTag
+  };
+  // The connection with one rank.
+  struct Link {
+    uint32_t rank = 0;
+    uint64_t endpoint = 0;
+    bool up = false;
+    std::deque<Op> waiting;  // the transport was full
+    std::vector<Frame> frames;
+    LastWords last_words;
+  };
+
+  Wire(const WireOptions& options, std::unique_ptr<Domain> domain);
+  absl::Status ConnectAll(const WireOptions& options);
+  absl::Status AwaitLinks(uint64_t until);
+  absl::Status OpenLink(const TransportEvent& event);
+  absl::Status OnEvent(const TransportEvent& event);
+  absl::Status OnCompleted(const TransportEvent& event);
+  absl::Status OnFrame(Link* link, uint32_t slot);
+  absl::Status OnArrival(ProgramWire* program, uint32_t channel);
+  void OnSent(ProgramWire* program, uint32_t channel);
+  absl::Status OnDown(const TransportEvent& event);
+  absl::Status OnLastWords(const Link& link) const;
+  // True: posted, false: it waits.
+  absl::StatusOr<bool> PostOp(Link* link, const Op& op);
+  absl::StatusOr<bool> TryPost(Link* link, const Op& op);
+  absl::Status Retry(Link* link);
+  absl::Status PostFrameRecv(Link* link, uint32_t slot);
+  Link* LinkOfRank(uint32_t rank);
+  Link* LinkOfEndpoint(uint64_t endpoint);
+
+  static uint64_t Cookie(What what, uint64_t a, uint64_t b) {
+    return static_cast<uint64_t>(what) << 62 | a << 32 | b;
+  }
+
+  const uint32_t rank_;
+  const uint32_t ranks_;
+  const uint32_t epoch_;
+  Rendezvous& rendezvous_;
+  std::unique_ptr<Domain> domain_;
+  std::deque<Link> links_;  // receives are posted into it: it does not move
+  std::vector<ProgramWire*> programs_;  // null: gone
+  // Channel id -> program and index.
+  absl::flat_hash_map<uint64_t, std::pair<uint32_t, uint32_t>> channels_;
+  std::array<TransportEvent, 64> events_;
+  absl::Status failure_;
+  bool left_ = false;
+};
+
+}  // namespace weft::runtime
+
+#endif  // WEFT_RUNTIME_WIRE_WIRE_H_
