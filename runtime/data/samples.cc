@@ -45,8 +45,8 @@ absl::Status BatchReader::Fill(uint64_t step, uint32_t micro,
     return absl::InternalError("the plan's batch differs from the reader's");
   }
   std::vector<char*> places(out.size());
-  const int64_t first =
-      static_cast<int64_t>(step) * options_.batch + micro * count;
+  const int64_t first = static_cast<int64_t>(step) * options_.batch +
+                        (options_.first_micro_batch + micro) * count;
   for (int64_t i = 0; i < count; ++i) {
     for (size_t f = 0; f < out.size(); ++f) {
       places[f] = static_cast<char*>(out[f].data) + i * field_bytes_[f];

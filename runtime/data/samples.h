@@ -40,9 +40,10 @@ class Samples {
 };
 
 struct ReaderOptions {
-  int64_t batch = 1;  // of a step, all micro-batches
+  int64_t batch = 1;  // of a step, all micro-batches of all ranks
   int64_t micro_batches = 1;
-  bool training = true;  // false: in order, once, padded
+  int64_t first_micro_batch = 0;  // that this rank's count from
+  bool training = true;           // false: in order, once, padded
   uint64_t seed = 0;
   bool shuffle = true;
   Tail tail = Tail::kCarry;
