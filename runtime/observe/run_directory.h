@@ -40,6 +40,11 @@ class RunDirectory {
   // working in it.
   static absl::StatusOr<RunDirectory> Open(Os& os, const std::string& path);
 
+  // That of another rank of the same run, which holds the lock.
+  static RunDirectory Share(Os& os, const std::string& path) {
+    return RunDirectory(&os, path);
+  }
+
   // Whether Create() made it.
   bool is_new() const { return !made_.empty(); }
 

@@ -390,15 +390,16 @@ absl::Status CheckSupported(const job::Job& job) {
       return Bad(absl::StrCat("mesh axis '", axis.name(),
                               "' has size 0, it must be at least 1"));
     }
-    if (axis.size() > 1) {
+    if (axis.size() > 1 && axis.name() != "data") {
       return Bad(absl::StrCat("mesh axis '", axis.name(), "' has size ",
-                              axis.size(), "; this version runs one rank"));
+                              axis.size(),
+                              "; this version splits work along 'data' alone"));
     }
   }
   if (job.sharding_size() > 0) {
     return Bad(absl::StrCat("sharding of '", job.sharding(0).value(),
-                            "' needs a mesh of several ranks; this version "
-                            "runs one"));
+                            "' is not available: this version splits the "
+                            "batch alone"));
   }
   if (!job.observe().http().empty()) {
     return Bad("observe.http is not available");

@@ -32,7 +32,7 @@ struct PlanFlags {
 absl::Status ShowModel(const TrainOptions& options, const Prepared& prepared) {
   DataInfo info = prepared.info;
   info.classes = prepared.programs.classes;
-  int64_t batch = prepared.job.batch_size() / prepared.job.micro_batches();
+  int64_t batch = prepared.job.batch_size() / prepared.share.all_micro_batches;
   WEFT_ASSIGN_OR_RETURN(Graph model,
                         BuildJobModel(*options.os, prepared.job, info, batch));
   std::fputs(PrintGraph(model).c_str(), stdout);

@@ -30,10 +30,11 @@ absl::StatusOr<data::ImageData> LoadIdx(Os& os, const job::Idx& idx) {
   return images;
 }
 
-data::ReaderOptions TrainReader(const job::Job& job) {
+data::ReaderOptions TrainReader(const job::Job& job, const RankShare& share) {
   data::ReaderOptions options;
   options.batch = job.batch_size();
-  options.micro_batches = job.micro_batches();
+  options.micro_batches = share.all_micro_batches;
+  options.first_micro_batch = share.first_micro_batch();
   options.seed = job.seed();
   options.shuffle = job.data().shuffle();
   options.tail = job.data().tail() == job::Data::DROP ? data::Tail::kDrop
@@ -42,9 +43,9 @@ data::ReaderOptions TrainReader(const job::Job& job) {
 }
 
 // Evaluation runs with the micro-batch of training: one model, one shape.
-data::ReaderOptions EvalReader(const job::Job& job) {
+data::ReaderOptions EvalReader(const job::Job& job, const RankShare& share) {
   data::ReaderOptions options;
-  options.batch = job.batch_size() / job.micro_batches();
+  options.batch = job.batch_size() / share.all_micro_batches;
   options.training = false;
   return options;
 }
@@ -128,16 +129,16 @@ absl::Status LoadData(const TrainOptions& options, Prepared* out) {
           : LoadImages(*options.os, data, out));
   WEFT_RETURN_IF_ERROR(data::CheckBatch(*out->train_data, job.batch_size(),
                                         ImagesOf(data.train())));
-  out->train_reader = std::make_unique<data::BatchReader>(out->train_data.get(),
-                                                          TrainReader(job));
+  out->train_reader = std::make_unique<data::BatchReader>(
+      out->train_data.get(), TrainReader(job, out->share));
   out->total_steps = job.steps() != 0
                          ? static_cast<int64_t>(job.steps())
                          : out->train_reader->StepsOf(job.epochs());
   out->info.total_steps = out->total_steps;
   out->info.has_eval = out->eval_data != nullptr;
   if (out->eval_data == nullptr) return absl::OkStatus();
-  out->eval_reader = std::make_unique<data::BatchReader>(out->eval_data.get(),
-                                                         EvalReader(job));
+  out->eval_reader = std::make_unique<data::BatchReader>(
+      out->eval_data.get(), EvalReader(job, out->share));
   return absl::OkStatus();
 }
 
@@ -152,7 +153,8 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
       classes, LabelsOf(data.has_eval() ? data.eval() : data.train()));
 }
 
-// Before anything of that size is allocated.
+// Before anything of that size is allocated. All ranks of a process take as
+// much.
 absl::Status CheckMemory(Os& os, const Prepared& prepared) {
   const std::vector<Device*> devices = prepared.devices.pointers();
   // What the session will reserve, and nothing else.
@@ -176,6 +178,7 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
     host += planned;
     here.push_back(devices[d]->Name());
   }
+  host *= prepared.share.ranks;
   const MemoryLimit limit = HostMemoryLimit(os);
   if (host <= limit.bytes) return CheckAddressSpace(host);
   return MakeError(
@@ -220,9 +223,16 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                                   const job::Job& job) {
   auto out = std::make_unique<Prepared>();
   out->job = job;
-  WEFT_ASSIGN_OR_RETURN(out->threads, runtime::HostThreads::Install(
-                                          *options.os, job.runtime().threads(),
-                                          job.runtime().bind_threads()));
+  WEFT_ASSIGN_OR_RETURN(
+      out->share, ShareOfRank(job, options.link.rank, options.link.ranks));
+  out->threads = options.link.threads;
+  if (out->threads == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(
+        out->own_threads,
+        runtime::HostThreads::Install(*options.os, job.runtime().threads(),
+                                      job.runtime().bind_threads()));
+    out->threads = out->own_threads.get();
+  }
   WEFT_ASSIGN_OR_RETURN(out->devices,
                         JobDevices::Open(job.devices(), options.plugins));
   WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));
@@ -230,6 +240,7 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   ProgramOptions program_options;
   program_options.dumps = options.dumps;
   program_options.launch_order_seed = options.launch_order_seed;
+  program_options.share = out->share;
   if (options.check_memory) {
     program_options.max_state_bytes = HostMemoryLimit(*options.os).bytes;
     // Devices are asked about kernels first, which their libraries prepare for.
@@ -250,8 +261,10 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
 
 runtime::SessionOptions SessionOptionsOf(const Prepared& prepared) {
   runtime::SessionOptions options;
-  options.on_worker_start = [threads = prepared.threads.get()](size_t worker) {
-    if (worker == 0) threads->BindCaller();
+  options.on_worker_start = [&prepared](size_t worker) {
+    if (worker == 0 && prepared.share.rank == 0) {
+      prepared.threads->BindCaller();
+    }
   };
   return options;
 }

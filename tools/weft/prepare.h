@@ -17,14 +17,18 @@
 #include "runtime/session/session.h"
 #include "tools/weft/devices.h"
 #include "tools/weft/programs.h"
+#include "tools/weft/ranks.h"
 #include "tools/weft/trainer.h"
 
 namespace weft {
 
 struct Prepared {
   job::Job job;
+  RankShare share;
   // Before the devices: kernels may use the threads until the last one closes.
-  std::unique_ptr<runtime::HostThreads> threads;
+  std::unique_ptr<runtime::HostThreads> own_threads;
+  // These or, of one rank of several, those of the process.
+  const runtime::HostThreads* threads = nullptr;
   JobDevices devices;
   std::unique_ptr<data::Samples> train_data;
   std::unique_ptr<data::Samples> eval_data;  // null: nothing to evaluate on

@@ -10,6 +10,7 @@
 #include "compiler/placement/capability_cache.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/placement/placement.h"
+#include "compiler/training/data_parallel.h"
 #include "core/base/error.h"
 #include "core/base/pattern.h"
 #include "core/base/status_macros.h"
@@ -177,8 +178,9 @@ absl::Status CheckVariables(const Graph& model) {
 }
 
 // A graph text says its own batch, which the job has to feed.
-absl::Status CheckBatch(const Graph& model, const job::Job& job) {
-  int64_t batch = job.batch_size() / job.micro_batches();
+absl::Status CheckBatch(const Graph& model, const job::Job& job,
+                        const RankShare& share) {
+  int64_t batch = job.batch_size() / share.all_micro_batches;
   for (const Node* node : model.Nodes()) {
     if (!node->Is(OpId::kInput)) continue;
     const Shape& shape = node->output_type(0).shape;
@@ -187,8 +189,8 @@ absl::Status CheckBatch(const Graph& model, const job::Job& job) {
         ErrorCode::kShapeMismatch,
         absl::StrCat("model input '", node->name(), "' is ",
                      node->output_type(0).ToString(), ", the job gives ", batch,
-                     " samples at a time (batch_size ", job.batch_size(),
-                     ", micro_batches ", job.micro_batches(), ")"));
+                     " samples at a time (batch_size ", job.batch_size(), ", ",
+                     share.all_micro_batches, " micro-batches)"));
   }
   return absl::OkStatus();
 }
@@ -198,9 +200,22 @@ struct Build {
   const std::string& compute_device;
   CapabilityOracle& oracle;
   const ProgramOptions& options;
-  int micro_batches;
+  const RankShare& share;
   int register_copies;
 };
+
+// From all micro-batches of a step to those of one rank.
+absl::Status TakeShare(const job::Job& job, const RankShare& share,
+                       Graph* train) {
+  training::DataParallelSpec spec;
+  spec.ranks = static_cast<int>(share.ranks);
+  spec.rank = static_cast<int>(share.rank);
+  WEFT_ASSIGN_OR_RETURN(spec.algorithm, AlgorithmOfJob(job));
+  spec.fixed_order = job.logical_shards() != 0;
+  spec.chunk_elements =
+      static_cast<int64_t>(job.collectives().chunk_elements());
+  return training::MakeDataParallel(train, spec);
+}
 
 absl::Status CheckDumps(const std::string& passes,
                         const std::vector<std::string>& names) {
@@ -252,7 +267,10 @@ absl::StatusOr<plan::Plan> CompileProgram(const Build& build,
   options.program = program;
   options.devices = build.devices;
   options.default_device = build.compute_device;
-  options.micro_batches = program == "train" ? build.micro_batches : 1;
+  options.micro_batches =
+      program == "train" ? static_cast<int>(build.share.micro_batches) : 1;
+  options.rank = build.share.rank;
+  options.ranks = build.share.ranks;
   if (build.register_copies > 0) {
     options.register_copies = build.register_copies;
   }
@@ -304,7 +322,8 @@ uint64_t StateBytes(const Graph& train) {
 
 absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
                                               const DataInfo& data,
-                                              int64_t classes) {
+                                              int64_t classes,
+                                              int64_t micro_batches) {
   TrainingSpec spec;
   spec.data.image = data.image;
   spec.data.context = data.context;
@@ -321,7 +340,7 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
   }
   spec.loss_scale = MakeLossScale(job.precision().loss_scale());
   spec.recompute = job.runtime().recompute();
-  spec.micro_batches = static_cast<int>(job.micro_batches());
+  spec.micro_batches = static_cast<int>(micro_batches);
   spec.seed = job.seed();
   return spec;
 }
@@ -334,14 +353,21 @@ absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
                                       const std::string& compute_device,
                                       CapabilityOracle& oracle,
                                       const ProgramOptions& options) {
-  int64_t micro_batch = job.batch_size() / job.micro_batches();
+  RankShare share;
+  if (options.share.has_value()) {
+    share = *options.share;
+  } else {
+    WEFT_ASSIGN_OR_RETURN(share, ShareOfRank(job, 0, 1));
+  }
+  int64_t micro_batch = job.batch_size() / share.all_micro_batches;
   WEFT_ASSIGN_OR_RETURN(Graph model, BuildJobModel(os, job, data, micro_batch));
-  WEFT_RETURN_IF_ERROR(CheckBatch(model, job));
+  WEFT_RETURN_IF_ERROR(CheckBatch(model, job, share));
   WEFT_RETURN_IF_ERROR(ApplyPlacement(job, &model));
   Programs out;
   WEFT_ASSIGN_OR_RETURN(out.classes, CountLogits(model));
-  WEFT_ASSIGN_OR_RETURN(TrainingSpec spec,
-                        MakeTrainingSpec(job, data, out.classes));
+  WEFT_ASSIGN_OR_RETURN(
+      TrainingSpec spec,
+      MakeTrainingSpec(job, data, out.classes, share.all_micro_batches));
   WEFT_ASSIGN_OR_RETURN(Graph train, training::BuildTrainGraph(model, spec));
   if (StateBytes(train) > options.max_state_bytes) {
     return MakeError(ErrorCode::kOutOfMemory,
@@ -369,13 +395,16 @@ absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
               compute_device,
               oracle,
               options,
-              spec.micro_batches,
+              share,
               static_cast<int>(job.runtime().register_copies() != 0
                                    ? job.runtime().register_copies()
                                    : job.data().prefetch())};
   std::vector<const Graph*> layout_order = {&out.graphs.at("train")};
   for (auto& [program, graph] : out.graphs) {
     WEFT_RETURN_IF_ERROR(RunPasses(build, program, job.seed(), &graph));
+    if (program == "train") {
+      WEFT_RETURN_IF_ERROR(TakeShare(job, share, &graph));
+    }
     if (program != "train") layout_order.push_back(&graph);
   }
   WEFT_ASSIGN_OR_RETURN(out.state,

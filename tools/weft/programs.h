@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "core/graph/graph.h"
 #include "core/proto/job.pb.h"
 #include "core/proto/plan.pb.h"
+#include "tools/weft/ranks.h"
 
 namespace weft {
 
@@ -42,6 +44,8 @@ struct ProgramOptions {
   bool strict = false;
   // kOutOfMemory for a model whose variables take more.
   uint64_t max_state_bytes = ~uint64_t{0};
+  // Whose programs they are; none: those of a job on one rank.
+  std::optional<RankShare> share;
 };
 
 struct Programs {
@@ -62,10 +66,11 @@ absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
 // Of all variables of a training program.
 uint64_t StateBytes(const Graph& train);
 
-// Pre-condition: `job` is resolved (tools/weft/job.h).
+// Of a step of all ranks. Pre-condition: `job` is resolved (tools/weft/job.h).
 absl::StatusOr<training::TrainingSpec> MakeTrainingSpec(const job::Job& job,
                                                         const DataInfo& data,
-                                                        int64_t classes);
+                                                        int64_t classes,
+                                                        int64_t micro_batches);
 
 // With runtime.recompute both forms are compiled, and the one whose training
 // takes less memory is taken: keeping all where they are equal.

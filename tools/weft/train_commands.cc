@@ -49,6 +49,8 @@ std::string Text(const nlohmann::ordered_json& json) {
 }
 
 constexpr uint64_t kProfileRows = 25;
+// Each has a session with threads of its own.
+constexpr uint64_t kMaxVirtualRanks = 64;
 
 struct TrainFlags {
   std::string job;
@@ -58,6 +60,8 @@ struct TrainFlags {
   std::string dump_to;
   std::string dump_passes;  // empty: all
   uint64_t launch_order_seed = 0;
+  uint64_t virtual_ranks = 1;
+  std::string transport_options;
   bool profile = false;
   bool json = false;
   bool quiet = false;
@@ -85,6 +89,8 @@ TrainOptions MakeOptions(const CommandContext& context,
   }
   options.launch_order_seed = flags.launch_order_seed;
   options.sets = flags.sets;
+  options.virtual_ranks = static_cast<uint32_t>(flags.virtual_ranks);
+  options.transport_options = flags.transport_options;
   if (flags.profile) options.profile = ProfileWindow{};
   options.progress = !flags.quiet;
   return options;
@@ -154,6 +160,11 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
                      "--dump-passes chooses among what --dump-to writes, and "
                      "that is not given");
   }
+  if (flags.virtual_ranks < 1 || flags.virtual_ranks > kMaxVirtualRanks) {
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat("--virtual-ranks is ", flags.virtual_ranks,
+                                  ", expected 1 to ", kMaxVirtualRanks));
+  }
   TrainOptions options = MakeOptions(*context, flags);
   options.on_session = [](runtime::Session* session) {
     g_session.store(session);
@@ -206,6 +217,11 @@ void AddTrainCommands(CommandLine* line, CommandContext* context) {
   train->Option("--launch-order-seed", &flags->launch_order_seed,
                 "another legal launch order of the same work; results are the "
                 "same bits");
+  train->Option("--virtual-ranks", &flags->virtual_ranks,
+                "runs the job on so many ranks, all threads of this process");
+  train->Option("--transport-options", &flags->transport_options,
+                "of the transport between ranks, for example "
+                "delay_seed=7&delay_max=8");
   train->Flag("--profile", &flags->profile,
               "says where the time of 50 steps went, after 5 others; also in "
               "profile.json of the run (see weft profile)");

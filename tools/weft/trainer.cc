@@ -15,6 +15,7 @@
 #include "tools/weft/scalar_sinks.h"
 #include "tools/weft/state_io.h"
 #include "tools/weft/training_run.h"
+#include "tools/weft/virtual_ranks.h"
 
 namespace weft {
 namespace {
@@ -60,6 +61,9 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options) {
                                           options.runs_dir, job.name())
           : observe::RunDirectory::Open(*options.os, resolved.resume);
   if (!directory.ok()) return directory.status();
+  if (options.virtual_ranks > 1) {
+    return TrainVirtualRanks(options, job, *std::move(directory));
+  }
   TrainingRun run(options, job, *std::move(directory));
   return run.Execute();
 }

@@ -34,7 +34,10 @@
 #include "core/base/env.h"
 #include "core/base/os.h"
 #include "plugins/host/plugin.h"
+#include "plugins/host/transport.h"
 #include "runtime/observe/profile_report.h"
+#include "runtime/pool/host_threads.h"
+#include "runtime/rendezvous/rendezvous.h"
 #include "runtime/session/session.h"
 
 namespace weft {
@@ -43,6 +46,16 @@ namespace weft {
 struct ProfileWindow {
   uint64_t warm_up = 5;
   uint64_t steps = 50;
+};
+
+// One rank of several. Borrows what it points to.
+struct RankLink {
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+  runtime::Rendezvous* rendezvous = nullptr;  // null: no other ranks
+  const Transport* transport = nullptr;
+  const runtime::HostThreads* threads = nullptr;  // of all ranks of a process
+  DomainConfig domain;                            // of this rank
 };
 
 struct TrainOptions {
@@ -61,6 +74,11 @@ struct TrainOptions {
   bool progress = true;
   std::FILE* talk = stderr;  // where a run says what it does
   int64_t started_ns = 0;    // RealClock at the program's start; 0: not timed
+  // Ranks as threads of this process; Train runs them all.
+  uint32_t virtual_ranks = 1;
+  // Options of the transport between them, as a device's: "delay_max=8&...".
+  std::string transport_options;
+  RankLink link;  // of the one rank that a run is
   Os* os = &RealOs();
   Clock* clock = &RealClock();
   // Called with the session before it runs and with null before it goes.

@@ -29,7 +29,8 @@ using observe::Progress;
 using runtime::Session;
 
 constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
-constexpr absl::string_view kFailureFile = "errors/rank_00000.json";
+// Steps that several ranks run before they ask each other whether to stop.
+constexpr uint64_t kStepsTogether = 64;
 constexpr absl::string_view kJobFile = "resolved_job.txtpb";
 constexpr absl::string_view kEvalLoss = "eval_loss";
 
@@ -77,6 +78,10 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   }
   if (progress_ != nullptr) progress_->Clear();
   if (options_.on_session) options_.on_session(nullptr);
+  if (status.ok() && session_ != nullptr) status = session_->Leave();
+  if (!status.ok() && options_.link.rendezvous != nullptr) {
+    options_.link.rendezvous->Fail(options_.link.rank, status);
+  }
   if (status.ok()) return result_;
   if (log_ != nullptr) {
     log_->Write("training_run.cc", __LINE__, status.ToString());
@@ -87,17 +92,24 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
 
 void TrainingRun::LeaveFailure(const absl::Status& status) {
   if (!begun_ && directory_.is_new()) return directory_.Discard();
+  if (!begun_ && !leads()) return;
   LeaveLastWords(status);
 }
 
 void TrainingRun::LeaveLastWords(const absl::Status& status) {
-  std::string json =
-      observe::FailureJson({status, 0, reached_}, *options_.clock);
+  std::string json = observe::FailureJson(
+      {status, options_.link.rank, reached_}, *options_.clock);
   // Where even this cannot be written, the status itself still says it.
-  directory_.Write(kFailureFile, json).IgnoreError();
+  directory_.Write(RankFile("errors", "json"), json).IgnoreError();
+}
+
+std::string TrainingRun::RankFile(absl::string_view folder,
+                                  absl::string_view suffix) const {
+  return absl::StrFormat("%s/rank_%05d.%s", folder, options_.link.rank, suffix);
 }
 
 void TrainingRun::Talk(const std::string& line) {
+  if (!leads()) return;
   if (progress_ != nullptr) progress_->Clear();
   if (log_ != nullptr) log_->Write("training_run.cc", __LINE__, line);
   std::fprintf(options_.talk, "weft: %s\n", line.c_str());
@@ -105,27 +117,40 @@ void TrainingRun::Talk(const std::string& line) {
 }
 
 absl::Status TrainingRun::ExecuteSteps() {
-  WEFT_ASSIGN_OR_RETURN(
-      log_, observe::RunLog::Open(*options_.os, *options_.clock,
-                                  directory_.File("logs/rank_00000.log"),
-                                  /*rank=*/0, /*world=*/1));
+  // One log of a process: it has what the libraries say, too.
+  if (leads()) {
+    WEFT_ASSIGN_OR_RETURN(
+        log_, observe::RunLog::Open(*options_.os, *options_.clock,
+                                    directory_.File(RankFile("logs", "log")),
+                                    /*rank=*/0, options_.link.ranks));
+  }
   // Of an earlier attempt that this one resumes.
-  options_.os->RemoveAll(directory_.File(kFailureFile)).IgnoreError();
+  options_.os->RemoveAll(directory_.File(RankFile("errors", "json")))
+      .IgnoreError();
   // A run that is resumed keeps its own until this job has proved to fit.
   const bool fresh = options_.resume.empty();
-  if (fresh) WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
+  if (fresh && leads()) {
+    WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
+  }
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
   result_.inflate_seconds = prepared_->read_seconds;
-  if (fresh) WEFT_RETURN_IF_ERROR(SavePlan());
+  if (fresh && leads()) WEFT_RETURN_IF_ERROR(SavePlan());
   state_ =
       std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
   WEFT_RETURN_IF_ERROR(StartSession());
   Describe();
   WEFT_RETURN_IF_ERROR(StartState());
-  if (!fresh) {
+  if (!fresh && leads()) {
     WEFT_RETURN_IF_ERROR(directory_.Write(kJobFile, JobText(job_)));
     WEFT_RETURN_IF_ERROR(SavePlan());
   }
+  if (leads()) WEFT_RETURN_IF_ERROR(OpenMetrics());
+  WEFT_RETURN_IF_ERROR(TrainLoop());
+  WEFT_RETURN_IF_ERROR(WriteProfile());
+  return WriteTrace();
+}
+
+absl::Status TrainingRun::OpenMetrics() {
   WEFT_ASSIGN_OR_RETURN(
       auto metrics,
       MetricsLog::Open(*options_.os, directory_.File("metrics.jsonl"), step_));
@@ -139,9 +164,7 @@ absl::Status TrainingRun::ExecuteSteps() {
                         "records; they stay as they are"));
     }
   }
-  WEFT_RETURN_IF_ERROR(TrainLoop());
-  WEFT_RETURN_IF_ERROR(WriteProfile());
-  return WriteTrace();
+  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::SavePlan() {
@@ -162,7 +185,9 @@ void TrainingRun::Describe() {
   }
   Talk(absl::StrCat(
       "version ", kVersion, ", seed ", job_.seed(), ", device ",
-      p.devices.Describe(), ", threads ", p.threads->count(),
+      p.devices.Describe(),
+      p.share.ranks > 1 ? absl::StrCat(", ranks ", p.share.ranks) : "",
+      ", threads ", p.threads->count(),
       p.threads->bound() ? " bound to cores" : "", ", plan ",
       absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
   Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
@@ -196,6 +221,12 @@ absl::Status TrainingRun::StartSession() {
     WEFT_ASSIGN_OR_RETURN(profiler_,
                           Profiler::Create(*prepared_, *options_.profile));
     session_options.profile = profiler_->log();
+  }
+  if (options_.link.rendezvous != nullptr) {
+    session_options.wire.emplace();
+    session_options.wire->transport = options_.link.transport;
+    session_options.wire->rendezvous = options_.link.rendezvous;
+    session_options.wire->config = options_.link.domain;
   }
   WEFT_ASSIGN_OR_RETURN(session_, Session::Create(prepared_->devices.pointers(),
                                                   session_options));
@@ -248,7 +279,7 @@ absl::Status TrainingRun::StartState() {
 }
 
 absl::Status TrainingRun::Resume() {
-  checkpoint::Recover(*options_.os, directory_.path());
+  if (leads()) checkpoint::Recover(*options_.os, directory_.path());
   WEFT_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
                         checkpoint::Load(*options_.os, options_.resume));
   WEFT_RETURN_IF_ERROR(state_->Fill(loaded));
@@ -334,7 +365,36 @@ uint64_t TrainingRun::NextStop() const {
   return std::min(stop, NextEvalStep(step_));
 }
 
+absl::StatusOr<bool> TrainingRun::AnyWantsToStop(uint64_t step) {
+  const std::string mine = session_->stop_requested() ? "stop" : "";
+  WEFT_ASSIGN_OR_RETURN(
+      std::vector<std::string> all,
+      options_.link.rendezvous->AllGather(
+          options_.link.rank, absl::StrCat("train/step ", step), mine));
+  for (const std::string& wish : all) {
+    if (!wish.empty()) return true;
+  }
+  return false;
+}
+
+// A rank that stopped by itself would leave the others waiting for its part.
+absl::StatusOr<uint64_t> TrainingRun::RunTogether(uint64_t steps) {
+  runtime::RunOptions to_the_end;
+  to_the_end.ignore_stop = true;
+  uint64_t done = 0;
+  while (done < steps) {
+    WEFT_ASSIGN_OR_RETURN(bool stop, AnyWantsToStop(step_ + done));
+    if (stop) break;
+    const uint64_t chunk = std::min(kStepsTogether, steps - done);
+    WEFT_RETURN_IF_ERROR(
+        session_->Run("train", step_ + done, chunk, to_the_end).status());
+    done += chunk;
+  }
+  return done;
+}
+
 absl::StatusOr<uint64_t> TrainingRun::RunSteps(uint64_t steps) {
+  if (options_.link.rendezvous != nullptr) return RunTogether(steps);
   if (profiler_ == nullptr) return session_->Run("train", step_, steps);
   return profiler_->Run(session_.get(), first_step_, step_, steps);
 }
@@ -342,7 +402,7 @@ absl::StatusOr<uint64_t> TrainingRun::RunSteps(uint64_t steps) {
 absl::Status TrainingRun::TrainLoop() {
   uint64_t total = prepared_->total_steps;
   bool terminal = isatty(fileno(options_.talk)) != 0;
-  if (options_.progress) {
+  if (options_.progress && leads()) {
     progress_ = std::make_unique<Progress>(options_.clock, options_.talk,
                                            terminal, total, job_.batch_size());
   }
@@ -411,7 +471,7 @@ absl::Status TrainingRun::OnStep(uint64_t step,
       record.values.emplace_back("perplexity", std::exp(loss));
     }
   }
-  WEFT_RETURN_IF_ERROR(metrics_->Add(record));
+  if (metrics_ != nullptr) WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   result_.final_loss = loss;
   // Above 1 the step was skipped, and the next one has a smaller scale.
   const bool hopeless = loss_scale <= 1 && job_.guards().stop_on_nan();
@@ -453,7 +513,7 @@ absl::Status TrainingRun::RunEvaluation() {
   } else {
     record.values.emplace_back("eval_accuracy", result_.eval.accuracy);
   }
-  if (!evaluated_) {
+  if (!evaluated_ && leads()) {
     MutexLock lock(&mu_);
     WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   }
@@ -489,7 +549,7 @@ checkpoint::TrainState TrainingRun::State() const {
   state.set_weft_version(std::string(kVersion));
   state.set_batch_size(job_.batch_size());
   state.set_micro_batches(job_.micro_batches());
-  state.set_world_size(1);
+  state.set_world_size(static_cast<int32_t>(prepared_->share.ranks));
   state.set_shuffle(job_.data().shuffle());
   state.set_tail(job::Data::Tail_Name(job_.data().tail()));
   return state;
@@ -502,6 +562,10 @@ absl::Status TrainingRun::SaveCheckpoint(bool last) {
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
+  if (!leads()) {  // whose state is the same
+    saved_step_ = step_;
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::string> saved =
       checkpoint::Save(*options_.os, directory_.path(), State(),
                        state_->tensors(), job_.checkpoint().keep());
@@ -533,10 +597,10 @@ absl::Status TrainingRun::WriteProfile() {
 
 absl::Status TrainingRun::WriteTrace() {
   if (trace_ == nullptr) return absl::OkStatus();
-  constexpr absl::string_view kFile = "trace/rank_00000.json";
-  WEFT_RETURN_IF_ERROR(
-      directory_.Write(kFile, runtime::ChromeTraceJson(*trace_, /*rank=*/0)));
-  Talk(absl::StrCat("trace ", directory_.File(kFile)));
+  const std::string file = RankFile("trace", "json");
+  WEFT_RETURN_IF_ERROR(directory_.Write(
+      file, runtime::ChromeTraceJson(*trace_, options_.link.rank)));
+  Talk(absl::StrCat("trace ", directory_.File(file)));
   return absl::OkStatus();
 }
 

@@ -4,6 +4,11 @@
 //   StartSession -> StartState (init, or load when resuming) -> TrainLoop:
 //     train up to the next evaluation or checkpoint, evaluate, save, again
 //
+// With several ranks each has a TrainingRun of its own, which runs the same
+// programs for the same steps. The first, which *leads*, tells people and
+// leaves the files; the others leave what concerns them alone (traces, errors).
+// They stop together: at the end of a chunk of steps all ask each other.
+//
 // Sinks call OnStep and OnEvalBatch on a worker while the calling thread waits
 // in Session::Run; what more than one worker may touch meanwhile is behind mu_.
 //
@@ -78,12 +83,20 @@ class TrainingRun {
   absl::Status StartState();
   absl::Status Resume();
   void SayWhatChanged();
+  absl::Status OpenMetrics();
   absl::Status TrainLoop();
   absl::Status RunEvaluation();
   absl::Status SaveCheckpoint(bool last);
   absl::Status WriteProfile();
   absl::Status WriteTrace();
   absl::StatusOr<uint64_t> RunSteps(uint64_t steps);
+  absl::StatusOr<uint64_t> RunTogether(uint64_t steps);
+  // Whether a rank wants to stop after `step_` steps.
+  absl::StatusOr<bool> AnyWantsToStop(uint64_t step);
+  bool leads() const { return options_.link.rank == 0; }
+  // "errors/rank_00001.json".
+  std::string RankFile(absl::string_view folder,
+                       absl::string_view suffix) const;
   absl::Status OnStep(uint64_t step, const ScalarSinks::Values& values);
   absl::Status OnEvalBatch(const ScalarSinks::Values& values);
   uint64_t NextStop() const;

@@ -1,0 +1,68 @@
+#include "tools/weft/ranks.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error.h"
+
+namespace weft {
+
+uint32_t MeshSize(const job::Job& job) {
+  uint32_t size = 1;
+  for (const job::Axis& axis : job.mesh().axis()) size *= axis.size();
+  return size;
+}
+
+absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
+                                      uint32_t ranks) {
+  const auto bad = [](const std::string& message) {
+    return MakeError(ErrorCode::kBadJob, message);
+  };
+  if (job.mesh().axis_size() != 0 && MeshSize(job) != ranks) {
+    std::vector<std::string> axes;
+    for (const job::Axis& axis : job.mesh().axis()) {
+      axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));
+    }
+    return bad(absl::StrCat("the mesh (", absl::StrJoin(axes, ", "), ") has ",
+                            MeshSize(job), " ranks, the job runs on ", ranks));
+  }
+  RankShare share;
+  share.rank = rank;
+  share.ranks = ranks;
+  const int64_t shards = job.logical_shards();
+  share.all_micro_batches =
+      shards != 0 ? shards : int64_t{ranks} * job.micro_batches();
+  if (shards != 0 && (shards % ranks != 0 || (ranks & (ranks - 1)) != 0)) {
+    return bad(absl::StrCat("logical_shards is ", shards, ", the job runs on ",
+                            ranks,
+                            " ranks; these must be a power of two, and "
+                            "not more than the shards"));
+  }
+  if (job.batch_size() % share.all_micro_batches != 0) {
+    return bad(absl::StrCat("batch_size is ", job.batch_size(), ", which ",
+                            share.all_micro_batches, " micro-batches (",
+                            job.micro_batches(), " on each of ", ranks,
+                            " ranks) do not divide"));
+  }
+  share.micro_batches = share.all_micro_batches / ranks;
+  return share;
+}
+
+absl::StatusOr<CollectiveAlgorithm> AlgorithmOfJob(const job::Job& job) {
+  const std::string& wanted = job.collectives().algorithm();
+  if (wanted.empty()) return CollectiveAlgorithm::kAuto;
+  std::vector<std::string> names;
+  for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
+    const auto algorithm = static_cast<CollectiveAlgorithm>(a);
+    if (Name(algorithm) == wanted) return algorithm;
+    names.emplace_back(Name(algorithm));
+  }
+  return MakeError(ErrorCode::kBadJob,
+                   absl::StrCat("collectives.algorithm is '", wanted,
+                                "'; there are ", absl::StrJoin(names, ", ")));
+}
+
+}  // namespace weft

@@ -1,0 +1,148 @@
+#include "tools/weft/virtual_ranks.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/base/status_macros.h"
+#include "runtime/pool/host_threads.h"
+#include "runtime/pool/thread.h"
+#include "runtime/rendezvous/local_rendezvous.h"
+#include "tools/weft/ranks.h"
+#include "tools/weft/training_run.h"
+
+namespace weft {
+namespace {
+
+// How long a rank waits for the others where they meet: each compiles for
+// itself, and evaluates and saves at its own pace.
+constexpr uint64_t kMeetNs = 600'000'000'000;
+// Of what the ranks tell each other besides the plugin's own frames.
+constexpr uint32_t kWireVersion = 1;
+constexpr absl::string_view kTransport = "loopback";
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParseOptions(
+    absl::string_view text) {
+  std::vector<std::pair<std::string, std::string>> options;
+  for (absl::string_view option :
+       absl::StrSplit(text, '&', absl::SkipEmpty())) {
+    std::pair<std::string, std::string> pair =
+        absl::StrSplit(option, absl::MaxSplits('=', 1));
+    if (pair.first.empty() || option.size() == pair.first.size()) {
+      return MakeError(
+          ErrorCode::kBadValue,
+          absl::StrCat("transport option '", option, "' has no value"));
+    }
+    options.push_back(std::move(pair));
+  }
+  return options;
+}
+
+class VirtualRanks {
+ public:
+  VirtualRanks(const TrainOptions& options, const job::Job& job)
+      : options_(options),
+        job_(job),
+        meeting_(options.virtual_ranks, kMeetNs) {}
+
+  absl::StatusOr<TrainResult> Run(observe::RunDirectory directory) {
+    WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
+    WEFT_ASSIGN_OR_RETURN(
+        const Plugin* plugin,
+        Plugin::Load(std::string(kTransport), options_.plugins));
+    WEFT_ASSIGN_OR_RETURN(transport_, Transport::Create(*plugin));
+    WEFT_ASSIGN_OR_RETURN(threads_,
+                          runtime::HostThreads::Install(
+                              *options_.os, job_.runtime().threads(),
+                              job_.runtime().bind_threads()));
+    const std::string path = directory.path();
+    WEFT_RETURN_IF_ERROR(AddRank(0, std::move(directory)));
+    for (uint32_t r = 1; r < options_.virtual_ranks; ++r) {
+      WEFT_RETURN_IF_ERROR(
+          AddRank(r, observe::RunDirectory::Share(*options_.os, path)));
+    }
+    std::vector<runtime::Thread> threads;
+    for (uint32_t r = 1; r < options_.virtual_ranks; ++r) {
+      absl::StatusOr<runtime::Thread> thread = runtime::Thread::Start(
+          absl::StrCat("weft-rank-", r), [this, r] { Execute(r); });
+      if (!thread.ok()) {
+        meeting_.Fail(r, thread.status());
+        first_failure_ = thread.status();
+        threads.clear();
+        return first_failure_;
+      }
+      threads.push_back(*std::move(thread));
+    }
+    Execute(0);
+    threads.clear();  // joins them
+    MutexLock lock(&mu_);
+    if (!first_failure_.ok()) return first_failure_;
+    return *std::move(result_);
+  }
+
+ private:
+  absl::Status AddRank(uint32_t rank, observe::RunDirectory directory) {
+    auto options = std::make_unique<TrainOptions>(options_);
+    options->link.rank = rank;
+    options->link.ranks = options_.virtual_ranks;
+    options->link.rendezvous = &meeting_;
+    options->link.transport = &*transport_;
+    options->link.threads = threads_.get();
+    DomainConfig& domain = options->link.domain;
+    domain.rank = rank;
+    domain.world = options_.virtual_ranks;
+    domain.wire_version = kWireVersion;
+    domain.job = job_.name();
+    domain.epoch = static_cast<uint64_t>(options_.clock->MonotonicNs());
+    WEFT_ASSIGN_OR_RETURN(domain.options,
+                          ParseOptions(options_.transport_options));
+    if (rank != 0) {
+      options->on_session = nullptr;
+      options->progress = false;
+      options->profile.reset();
+      options->dumps = {};
+      domain.epoch = rank_options_[0]->link.domain.epoch;
+    }
+    runs_.push_back(
+        std::make_unique<TrainingRun>(*options, job_, std::move(directory)));
+    rank_options_.push_back(std::move(options));
+    return absl::OkStatus();
+  }
+
+  void Execute(uint32_t rank) {
+    absl::StatusOr<TrainResult> result = runs_[rank]->Execute();
+    MutexLock lock(&mu_);
+    if (!result.ok()) {
+      if (first_failure_.ok()) first_failure_ = result.status();
+      return;
+    }
+    if (rank == 0) result_ = *std::move(result);
+  }
+
+  const TrainOptions& options_;
+  const job::Job& job_;
+  runtime::LocalRendezvous meeting_;
+  std::optional<Transport> transport_;
+  std::unique_ptr<runtime::HostThreads> threads_;
+  std::vector<std::unique_ptr<TrainOptions>> rank_options_;
+  std::vector<std::unique_ptr<TrainingRun>> runs_;
+  Mutex mu_;
+  absl::Status first_failure_ WEFT_GUARDED_BY(mu_);
+  std::optional<TrainResult> result_ WEFT_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+absl::StatusOr<TrainResult> TrainVirtualRanks(const TrainOptions& options,
+                                              const job::Job& job,
+                                              observe::RunDirectory directory) {
+  return VirtualRanks(options, job).Run(std::move(directory));
+}
+
+}  // namespace weft
