@@ -21,6 +21,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "tools/weft/job_data.h"
+#include "tools/weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -557,6 +558,9 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   WEFT_RETURN_IF_ERROR(ResolvePrecision(job->mutable_precision()));
   job->mutable_observe();
   job->mutable_runtime();
+  job::Collectives* collectives = job->mutable_collectives();
+  if (collectives->algorithm().empty()) collectives->set_algorithm("auto");
+  WEFT_RETURN_IF_ERROR(AlgorithmOfJob(*job).status());
   job::Guards* guards = job->mutable_guards();
   if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
   if (job->runtime().register_copies() > 64) {

@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
 #include "core/graph/text.h"
+#include "core/plan/job.h"
 #include "core/plan/plan_file.h"
 #include "core/plan/print.h"
 #include "tools/weft/commands.h"
@@ -24,8 +25,13 @@ struct PlanFlags {
   std::string node;
   std::vector<std::string> sets;
   std::string program;  // empty: train
+  uint64_t ranks = 1;
+  uint64_t rank = 0;
   bool graph = false;
 };
+
+// Ranks whose plans are proved as one.
+constexpr uint64_t kMaxProvedRanks = 8;
 
 // The model of the job, before any program is made of it: what a user may take
 // as the start of a graph text.
@@ -51,6 +57,8 @@ TrainOptions MakeOptions(const CommandContext& context,
   options.job_path = UserPath(context.env, flags.path);
   options.sets = flags.sets;
   options.check_memory = false;  // of a plan that does not fit, above all
+  options.link.ranks = static_cast<uint32_t>(flags.ranks);
+  options.link.rank = static_cast<uint32_t>(flags.rank);
   return options;
 }
 
@@ -67,9 +75,30 @@ absl::StatusOr<const plan::Plan*> FindProgram(const Prepared& prepared,
       absl::StrCat("no program '", program, "'", DidYouMean(program, names)));
 }
 
+absl::Status CheckRanks(const PlanFlags& flags, uint64_t max_ranks) {
+  if (flags.ranks < 1 || flags.ranks > max_ranks) {
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat("--ranks is ", flags.ranks,
+                                  ", expected 1 to ", max_ranks));
+  }
+  if (flags.rank >= flags.ranks) {
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat("--rank is ", flags.rank, ", there are ",
+                                  flags.ranks, " ranks, from 0 (--ranks)"));
+  }
+  if (flags.ranks > 1 && absl::EndsWith(flags.path, ".pb")) {
+    return MakeError(ErrorCode::kBadValue,
+                     absl::StrCat("'", flags.path,
+                                  "' is the plan of one rank: "
+                                  "--ranks is for job files"));
+  }
+  return absl::OkStatus();
+}
+
 // A plan file, or a program of a job.
 absl::StatusOr<plan::Plan> ReadPlan(const CommandContext& context,
                                     const PlanFlags& flags) {
+  WEFT_RETURN_IF_ERROR(CheckRanks(flags, kMaxRanks));
   TrainOptions options = MakeOptions(context, flags);
   if (absl::EndsWith(flags.path, ".pb")) {
     if (flags.program.empty() && flags.sets.empty()) {
@@ -122,7 +151,29 @@ absl::Status CheckSources(const plan::Plan& plan) {
   return absl::OkStatus();
 }
 
+// All ranks of a job, each as it would plan for itself, proved as one.
+absl::Status CheckJob(const CommandContext& context, PlanFlags flags) {
+  WEFT_RETURN_IF_ERROR(CheckRanks(flags, kMaxProvedRanks));
+  std::vector<plan::Plan> plans;
+  int channels = 0;
+  for (flags.rank = 0; flags.rank < flags.ranks; ++flags.rank) {
+    WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
+    channels += plan.channels_size();
+    plans.push_back(std::move(plan));
+  }
+  std::vector<const plan::Plan*> pointers;
+  for (const plan::Plan& plan : plans) pointers.push_back(&plan);
+  WEFT_ASSIGN_OR_RETURN(plan::Plan job, plan::JoinRanks(pointers));
+  WEFT_RETURN_IF_ERROR(check::CheckPlan(job));
+  std::printf(
+      "plan '%s' is proved for %d ranks: %d tasks, %d registers, %d channels\n",
+      job.program().c_str(), static_cast<int>(flags.ranks), job.tasks_size(),
+      job.registers_size(), channels / 2);
+  return absl::OkStatus();
+}
+
 absl::Status Check(const CommandContext& context, const PlanFlags& flags) {
+  if (flags.ranks > 1) return CheckJob(context, flags);
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
   WEFT_RETURN_IF_ERROR(check::CheckPlan(plan));
   WEFT_RETURN_IF_ERROR(CheckSources(plan));
@@ -145,6 +196,10 @@ void AddFlags(Command* command, PlanFlags* flags) {
   command->Option("--program", &flags->program,
                   "of a job file: init, load, train (the default), eval or "
                   "save");
+  command->Option("--ranks", &flags->ranks,
+                  "of a job file: plans it for so many ranks; check then "
+                  "proves all of them together");
+  command->Option("--rank", &flags->rank, "of these, whose plan it is");
 }
 
 }  // namespace

@@ -53,7 +53,6 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
 
 absl::StatusOr<CollectiveAlgorithm> AlgorithmOfJob(const job::Job& job) {
   const std::string& wanted = job.collectives().algorithm();
-  if (wanted.empty()) return CollectiveAlgorithm::kAuto;
   std::vector<std::string> names;
   for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
     const auto algorithm = static_cast<CollectiveAlgorithm>(a);

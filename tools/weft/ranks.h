@@ -19,6 +19,9 @@
 
 namespace weft {
 
+// What a command line may ask for.
+inline constexpr uint64_t kMaxRanks = 1024;
+
 struct RankShare {
   uint32_t rank = 0;
   uint32_t ranks = 1;

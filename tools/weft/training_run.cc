@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "compiler/check/check.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/base/version.h"
+#include "core/plan/job.h"
 #include "core/plan/plan_file.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/observe/trace_writer.h"
@@ -31,6 +33,8 @@ using runtime::Session;
 constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
 // Steps that several ranks run before they ask each other whether to stop.
 constexpr uint64_t kStepsTogether = 64;
+// Ranks whose plans are proved as one.
+constexpr uint32_t kMaxProvedRanks = 8;
 constexpr absl::string_view kJobFile = "resolved_job.txtpb";
 constexpr absl::string_view kEvalLoss = "eval_loss";
 
@@ -134,6 +138,7 @@ absl::Status TrainingRun::ExecuteSteps() {
   }
   WEFT_ASSIGN_OR_RETURN(prepared_, Prepare(options_, job_));
   result_.inflate_seconds = prepared_->read_seconds;
+  WEFT_RETURN_IF_ERROR(ProveJob());
   if (fresh && leads()) WEFT_RETURN_IF_ERROR(SavePlan());
   state_ =
       std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
@@ -165,6 +170,35 @@ absl::Status TrainingRun::OpenMetrics() {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status TrainingRun::ProveJob() {
+  runtime::Rendezvous* meeting = options_.link.rendezvous;
+  if (meeting == nullptr || options_.link.ranks > kMaxProvedRanks) {
+    return absl::OkStatus();
+  }
+  const uint32_t rank = options_.link.rank;
+  WEFT_ASSIGN_OR_RETURN(
+      std::vector<std::string> texts,
+      meeting->AllGather(
+          rank, "plan/train",
+          leads() ? ""
+                  : prepared_->programs.plans.at("train").SerializeAsString()));
+  if (leads()) {
+    std::vector<plan::Plan> others(texts.size());
+    std::vector<const plan::Plan*> plans = {
+        &prepared_->programs.plans.at("train")};
+    for (size_t r = 1; r < texts.size(); ++r) {
+      if (!others[r].ParseFromString(texts[r])) {
+        return MakeError(ErrorCode::kBadPlan,
+                         absl::StrCat("the plan of rank ", r, " is no plan"));
+      }
+      plans.push_back(&others[r]);
+    }
+    WEFT_ASSIGN_OR_RETURN(plan::Plan job, plan::JoinRanks(plans));
+    WEFT_RETURN_IF_ERROR(check::CheckPlan(job));
+  }
+  return meeting->AllGather(rank, "plan/proved", "").status();
 }
 
 absl::Status TrainingRun::SavePlan() {

@@ -78,6 +78,8 @@ class TrainingRun {
   // From any thread, after which the process ends: the error file.
   void LeaveLastWords(const absl::Status& status);
   absl::Status SavePlan();
+  // The plans of all ranks fit together: proved by the first.
+  absl::Status ProveJob();
   absl::Status StartSession();
   absl::Status LoadPrograms();
   absl::Status StartState();

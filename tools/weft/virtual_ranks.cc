@@ -57,10 +57,9 @@ class VirtualRanks {
         const Plugin* plugin,
         Plugin::Load(std::string(kTransport), options_.plugins));
     WEFT_ASSIGN_OR_RETURN(transport_, Transport::Create(*plugin));
-    WEFT_ASSIGN_OR_RETURN(threads_,
-                          runtime::HostThreads::Install(
-                              *options_.os, job_.runtime().threads(),
-                              job_.runtime().bind_threads()));
+    WEFT_ASSIGN_OR_RETURN(threads_, runtime::HostThreads::Install(
+                                        *options_.os, job_.runtime().threads(),
+                                        job_.runtime().bind_threads()));
     const std::string path = directory.path();
     WEFT_RETURN_IF_ERROR(AddRank(0, std::move(directory)));
     for (uint32_t r = 1; r < options_.virtual_ranks; ++r) {
