@@ -53,8 +53,8 @@ struct RankAssignment {
 absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph, int ranks,
                                            int micro_batches = 1);
 
-// Costs the whole graph's size in time, and what the rank has in memory. Errors:
-// those of ClassifyRates.
+// Costs the whole graph's size in time, and what the rank has in memory.
+// Errors: those of ClassifyRates.
 absl::StatusOr<Graph> GraphOfRank(const Graph& graph,
                                   const RankAssignment& assignment, int rank);
 
