@@ -18,15 +18,36 @@ using actor::Message;
 
 // Frames of one peer that may lie here unread.
 constexpr uint32_t kMaxFrames = 64;
+// Receives of a connection that are there whatever the plans: of one frame and
+// of the last words.
+constexpr uint32_t kOwnRecvs = 2;
 // Connections that are not there yet are looked for so often.
 constexpr uint64_t kLookNs = 200'000;
+
+bool IsDown(const absl::Status& status) {
+  return IsError(status, ErrorCode::kPeerLost) ||
+         IsError(status, ErrorCode::kCancelled);
+}
 
 }  // namespace
 
 // ---- One program ------------------------------------------------------------
 
 ProgramWire::~ProgramWire() {
-  for (const Channel& channel : channels_) wire_.channels_.erase(channel.id);
+  for (const Channel& channel : channels_) {
+    auto it = wire_.channels_.find(channel.id);
+    if (it == wire_.channels_.end() || it->second.first != number_) continue;
+    wire_.channels_.erase(it);
+    // What still waits for the transport is of memory that may go now.
+    std::deque<Wire::Op>& waiting = wire_.links_[channel.link].waiting;
+    waiting.erase(std::remove_if(
+                      waiting.begin(), waiting.end(),
+                      [&](const Wire::Op& op) { return op.tag == channel.id; }),
+                  waiting.end());
+    if (channel.receives) {
+      wire_.links_[channel.link].receives -= channel.copies;
+    }
+  }
   wire_.programs_[number_] = nullptr;
 }
 
@@ -111,6 +132,7 @@ absl::StatusOr<std::unique_ptr<Wire>> Wire::Connect(const WireOptions& options,
 
 absl::Status Wire::ConnectAll(const WireOptions& options) {
   const uint64_t until = NowNs() + options.connect_ns;
+  WEFT_RETURN_IF_ERROR(CheckLimits());
   WEFT_ASSIGN_OR_RETURN(std::string address, domain_->Listen());
   WEFT_ASSIGN_OR_RETURN(std::vector<std::string> addresses,
                         rendezvous_.AllGather(rank_, "wire/address", address));
@@ -126,6 +148,20 @@ absl::Status Wire::ConnectAll(const WireOptions& options) {
   WEFT_RETURN_IF_ERROR(AwaitLinks(until));
   // Nobody sends before all have posted the receives of frames.
   return rendezvous_.AllGather(rank_, "wire/connected", "").status();
+}
+
+// Frames and last words lie on the stack of who posts them.
+absl::Status Wire::CheckLimits() const {
+  const TransportInfo& info = domain_->info();
+  if (info.eager_max >= sizeof(LastWords) && info.max_inflight > kOwnRecvs) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      ErrorCode::kTransportFailed,
+      absl::StrCat("transport '", info.name, "' copies messages up to ",
+                   info.eager_max, " bytes and has ", info.max_inflight,
+                   " receives of a connection under way; at least ",
+                   sizeof(LastWords), " and ", kOwnRecvs + 1, " are needed"));
 }
 
 absl::Status Wire::AwaitLinks(uint64_t until) {
@@ -163,8 +199,9 @@ absl::Status Wire::OpenLink(const TransportEvent& event) {
   link->endpoint = event.endpoint;
   link->up = true;
   const uint32_t slots =
-      std::max(1u, std::min(kMaxFrames, domain_->info().max_inflight / 2));
+      std::max(1u, std::min(kMaxFrames, domain_->info().max_inflight / 4));
   link->frames.resize(slots);
+  link->receives = slots + 1;  // and the last words
   for (uint32_t s = 0; s < slots; ++s) {
     WEFT_RETURN_IF_ERROR(PostFrameRecv(link, s));
   }
@@ -216,8 +253,10 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     channel.copies = from.copies();
     channel.receives = from.receives();
     channel.link = from.peer() < rank_ ? from.peer() : from.peer() - 1;
+    if (channel.receives) links_[channel.link].receives += channel.copies;
     program->channels_.push_back(std::move(channel));
   }
+  WEFT_RETURN_IF_ERROR(CheckReceives());
   plan::ActorSpecOptions options;
   options.rank = rank_;
   options.first_index = first_index;
@@ -234,20 +273,42 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
   return program;
 }
 
+// A receive that had to wait for another to complete could wait for ever: what
+// completes the other may need what this one is for.
+absl::Status Wire::CheckReceives() const {
+  const uint64_t most = domain_->info().max_inflight;
+  for (const Link& link : links_) {
+    if (link.receives <= most) continue;
+    return MakeError(
+        ErrorCode::kTransportFailed,
+        absl::StrCat("rank ", rank_, " may have ", link.receives,
+                     " receives from rank ", link.rank,
+                     " under way at once, transport '", domain_->info().name,
+                     "' takes ", most, " of a connection"));
+  }
+  return absl::OkStatus();
+}
+
 // ---- Posting ----------------------------------------------------------------
 
 absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
-  if (!op.send) {
-    return domain_->PostRecv(link->endpoint, op.tag, op.data, op.bytes,
-                             op.cookie);
+  absl::StatusOr<bool> posted;
+  if (op.send) {
+    const void* data = op.tag == kFrameTag ? &op.frame : op.data;
+    posted = domain_->PostSend(link->endpoint, op.tag, data, op.bytes,
+                               op.cookie, op.urgent);
+  } else {
+    posted =
+        domain_->PostRecv(link->endpoint, op.tag, op.data, op.bytes, op.cookie);
   }
-  const void* data = op.tag == kFrameTag ? &op.frame : op.data;
-  return domain_->PostSend(link->endpoint, op.tag, data, op.bytes, op.cookie,
-                           op.urgent);
+  // Events that are still to come say why the peer is gone: its last words, or
+  // that it had none.
+  if (IsDown(posted.status())) return true;
+  return posted;
 }
 
 absl::StatusOr<bool> Wire::PostOp(Link* link, const Op& op) {
-  if (link->waiting.empty()) {
+  if (link->waiting.empty() || !op.send) {  // a receive waits for no send
     WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, op));
     if (posted) return true;
   }
@@ -325,31 +386,37 @@ absl::Status Wire::OnCompleted(const TransportEvent& event) {
   const auto a = static_cast<uint32_t>(event.cookie >> 32 & 0x3fffffff);
   const auto b = static_cast<uint32_t>(event.cookie);
   // Of an endpoint that goes down there is more to come, which says why.
-  const bool down = IsError(event.status, ErrorCode::kPeerLost) ||
-                    IsError(event.status, ErrorCode::kCancelled);
-  if (down) return absl::OkStatus();
+  if (IsDown(event.status)) return absl::OkStatus();
   Link* link = nullptr;
   if (what == What::kFrame) link = LinkOfRank(a);
   if (what == What::kNone && a == 1) {
-    WEFT_RETURN_IF_ERROR(event.status);
-    return OnLastWords(*LinkOfRank(b));
+    return OnLastWords(*LinkOfRank(b), event.status);
   }
   ProgramWire* program = nullptr;
   if (what == What::kData || what == What::kSent) {
     program = programs_[a];
-    if (program == nullptr) return absl::OkStatus();
+    if (program == nullptr) return RetryAll();
     ProgramWire::Channel& channel = program->channels_[b];
     link = &links_[channel.link];
     if (!event.status.ok()) return Annotate(event.status, channel.name);
   }
-  WEFT_RETURN_IF_ERROR(event.status);
+  if (!event.status.ok()) {
+    return link == nullptr
+               ? event.status
+               : Annotate(event.status,
+                          absl::StrCat("a frame from rank ", link->rank));
+  }
   if (what == What::kFrame) WEFT_RETURN_IF_ERROR(OnFrame(link, b));
   if (what == What::kData) WEFT_RETURN_IF_ERROR(OnArrival(program, b));
   if (what == What::kSent) OnSent(program, b);
   if (link != nullptr) return Retry(link);
   // A frame of ours is out: its credit may be what somebody waits for.
-  for (Link& any : links_) {
-    if (any.up) WEFT_RETURN_IF_ERROR(Retry(&any));
+  return RetryAll();
+}
+
+absl::Status Wire::RetryAll() {
+  for (Link& link : links_) {
+    if (link.up) WEFT_RETURN_IF_ERROR(Retry(&link));
   }
   return absl::OkStatus();
 }
@@ -397,12 +464,18 @@ void Wire::OnSent(ProgramWire* program, uint32_t c) {
   for (const Message& m : sent.messages) program->Deliver(m);
 }
 
-absl::Status Wire::OnLastWords(const Link& link) const {
+absl::Status Wire::OnLastWords(const Link& link,
+                               const absl::Status& status) const {
+  if (!status.ok()) {
+    return Annotate(status, absl::StrCat("the last words of rank ", link.rank));
+  }
   const LastWords& words = link.last_words;
   const size_t size = std::min<size_t>(words.size, sizeof(words.text));
-  return MakeError(static_cast<ErrorCode>(words.code),
-                   absl::StrCat("rank ", link.rank, ": ",
-                                absl::string_view(words.text, size)));
+  // One that there is not is kInternal, as of any status.
+  const ErrorCode code =
+      ErrorCodeOf(MakeError(static_cast<ErrorCode>(words.code), ""));
+  return MakeError(code, absl::StrCat("rank ", link.rank, ": ",
+                                      absl::string_view(words.text, size)));
 }
 
 // ---- The end ----------------------------------------------------------------
@@ -416,11 +489,13 @@ void Wire::Abort(const absl::Status& cause) {
   memcpy(words.text, cause.message().data(), words.size);
   for (Link& link : links_) {
     if (!link.up) continue;
+    const absl::StatusOr<bool> said =
+        domain_->PostSend(link.endpoint, kAbortTag, &words, sizeof(words),
+                          Cookie(What::kNone, 0, 0), /*urgent=*/true);
+    if (said.ok() && *said) continue;
     // Where even this fails, the peer sees the connection end.
-    domain_
-        ->PostSend(link.endpoint, kAbortTag, &words, sizeof(words),
-                   Cookie(What::kNone, 0, 0), /*urgent=*/true)
-        .IgnoreError();
+    domain_->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
+    link.up = false;
   }
 }
 
@@ -436,6 +511,7 @@ Wire::~Wire() {
     if (!link.up) continue;
     domain_->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
   }
+  domain_.reset();  // receives are posted into the links
 }
 
 }  // namespace weft::runtime

@@ -16,7 +16,9 @@
 //   data in a posted receive REQ of the data's register      to RECV
 //   data that has left       the ACKs that SEND held back    to producers
 //
-// A transport that is full gets what is left as soon as something completes.
+// A transport that is full gets what is left to send as soon as something
+// completes. Receives never wait: a program that could have more of them under
+// way than the transport takes is refused.
 //
 // Failures: a peer that is lost, says its last words or breaks the rules fails
 // Poll, and every later one, with an error that names the rank. Abort tells the
@@ -122,7 +124,8 @@ class Wire {
  public:
   // Connects with every other rank; all call it. `token` wakes the worker that
   // polls. Errors: those of the rendezvous and the transport; kPeerLost names
-  // the ranks that could not be reached in time.
+  // the ranks that could not be reached in time; kTransportFailed where the
+  // transport's bounds are too small for frames.
   static absl::StatusOr<std::unique_ptr<Wire>> Connect(
       const WireOptions& options, uint64_t token);
   // Unless it has left, the peers see this rank die.
@@ -132,7 +135,8 @@ class Wire {
 
   uint32_t rank() const { return rank_; }
 
-  // `ports` by worker. kBadPlan for a plan of another rank or number of ranks.
+  // `ports` by worker. kBadPlan for a plan of another rank or number of ranks,
+  // kTransportFailed for one that needs more receives than there may be.
   absl::StatusOr<std::unique_ptr<ProgramWire>> AddProgram(
       const plan::PlanView& view, uint32_t first_index,
       std::vector<Port> ports);
@@ -164,12 +168,15 @@ class Wire {
     uint64_t endpoint = 0;
     bool up = false;
     std::deque<Op> waiting;  // the transport was full
+    uint64_t receives = 0;   // that may be under way at once
     std::vector<Frame> frames;
     LastWords last_words;
   };
 
   Wire(const WireOptions& options, std::unique_ptr<Domain> domain);
   absl::Status ConnectAll(const WireOptions& options);
+  absl::Status CheckLimits() const;
+  absl::Status CheckReceives() const;
   absl::Status AwaitLinks(uint64_t until);
   absl::Status OpenLink(const TransportEvent& event);
   absl::Status OnEvent(const TransportEvent& event);
@@ -178,11 +185,12 @@ class Wire {
   absl::Status OnArrival(ProgramWire* program, uint32_t channel);
   void OnSent(ProgramWire* program, uint32_t channel);
   absl::Status OnDown(const TransportEvent& event);
-  absl::Status OnLastWords(const Link& link) const;
+  absl::Status OnLastWords(const Link& link, const absl::Status& status) const;
   // True: posted, false: it waits.
   absl::StatusOr<bool> PostOp(Link* link, const Op& op);
   absl::StatusOr<bool> TryPost(Link* link, const Op& op);
   absl::Status Retry(Link* link);
+  absl::Status RetryAll();
   absl::Status PostFrameRecv(Link* link, uint32_t slot);
   Link* LinkOfRank(uint32_t rank);
   Link* LinkOfEndpoint(uint64_t endpoint);
