@@ -50,6 +50,8 @@ absl::Status Executor::RunObserved(const actor::Effects& effects, uint64_t step,
     }
     case TaskRecord::Mode::kSource:
     case TaskRecord::Mode::kSink:
+    case TaskRecord::Mode::kSend:
+    case TaskRecord::Mode::kPost:
       break;
   }
   absl::Status status = RunHost(r, effects, step);

@@ -1,0 +1,291 @@
+#include "compiler/training/data_parallel.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/training/training.h"
+#include "core/base/error.h"
+#include "core/graph/text.h"
+#include "core/graph/verify.h"
+#include "core/reference/interpreter.h"
+#include "core/reference/job_interpreter.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "models/model.h"
+
+namespace weft::training {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kClasses = 3;
+constexpr int64_t kMicroBatch = 2;
+
+struct Model {
+  std::string name;
+  models::ModelArgs args;
+  Shape image;
+};
+
+std::vector<Model> Models() {
+  return {{"mlp", {{"hidden", "5"}, {"dropout", "0.5"}}, Shape({2, 2})},
+          {"lenet",
+           {{"channels", "2,2"}, {"hidden", "4"}, {"batch_norm", "1"}},
+           Shape({12, 12})}};
+}
+
+// Training on `micro_batches` micro-batches a step, with state that every step
+// changes: parameters, velocities, running statistics.
+Graph TrainGraph(const Model& model, int micro_batches) {
+  Graph graph = models::BuildModel(model.name, model.args,
+                                   {kMicroBatch, model.image, kClasses})
+                    .value();
+  TrainingSpec spec;
+  spec.data = {model.image, kClasses, 0.5, 0.25};
+  spec.optimizer.momentum = 0.9;
+  spec.optimizer.clip_norm = 0.1;
+  spec.optimizer.schedule.base = 0.05;
+  spec.micro_batches = micro_batches;
+  spec.seed = 11;
+  return BuildTrainGraph(graph, spec).value();
+}
+
+// Micro-batch `m` of the step.
+Feeds MicroFeeds(const Model& model, int m) {
+  const int64_t pixels = model.image.num_elements();
+  std::vector<int64_t> dims = {kMicroBatch};
+  for (int i = 0; i < model.image.rank(); ++i) {
+    dims.push_back(model.image.dim(i));
+  }
+  std::vector<uint8_t> images;
+  std::vector<int32_t> labels;
+  for (int64_t i = m * kMicroBatch; i < (m + 1) * kMicroBatch; ++i) {
+    for (int64_t k = 0; k < pixels; ++k) {
+      images.push_back((i * 37 + k * 91 + i * k * 13) % 256);
+    }
+    labels.push_back(i % kClasses);
+  }
+  Feeds feeds;
+  feeds["data/train"] = {
+      Literal::Of<uint8_t>(Shape(dims), images),
+      Literal::Of<int32_t>({kMicroBatch}, labels),
+      Literal::Of<float>({kMicroBatch}, std::vector<float>(kMicroBatch, 1))};
+  return feeds;
+}
+
+Feeds InitialState(const Graph& train) {
+  Graph init = BuildInitGraph(train, 3).value();
+  Feeds feeds, state;
+  for (const Node* node : init.Nodes()) {
+    if (node->Is(OpId::kVariable)) {
+      feeds[node->name()] = {Literal::Splat(node->output_type(0), 777)};
+    }
+  }
+  absl::StatusOr<InterpretResult> result = Interpret(init, feeds);
+  EXPECT_TRUE(result.ok()) << result.status();
+  for (auto& [name, value] : result->variables) state[name] = {value};
+  return state;
+}
+
+// What each of `spec.ranks` ranks has after a step of `micro_batches` in all.
+std::vector<InterpretResult> StepOfRanks(const Model& model, int micro_batches,
+                                         DataParallelSpec spec) {
+  std::vector<Graph> graphs;
+  std::vector<RankProgram> job(spec.ranks);
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    graphs.push_back(TrainGraph(model, micro_batches));
+    spec.rank = rank;
+    absl::Status status = MakeDataParallel(&graphs.back(), spec);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(VerifyGraph(graphs.back()).ok()) << VerifyGraph(graphs.back());
+  }
+  const int here = micro_batches / spec.ranks;
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    job[rank].graph = &graphs[rank];
+    job[rank].feeds = InitialState(graphs[rank]);
+    for (int m = 0; m < here; ++m) {
+      job[rank].micro_feeds.push_back(MicroFeeds(model, rank * here + m));
+    }
+  }
+  absl::StatusOr<std::vector<InterpretResult>> result =
+      InterpretJob(job, JobOrder::kInOrder);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *std::move(result) : std::vector<InterpretResult>();
+}
+
+InterpretResult WholeStep(const Model& model, int micro_batches) {
+  const Graph whole = TrainGraph(model, micro_batches);
+  std::vector<Feeds> micro;
+  for (int m = 0; m < micro_batches; ++m) {
+    micro.push_back(MicroFeeds(model, m));
+  }
+  return Interpret(whole, InitialState(whole), micro).value();
+}
+
+// Whether a rank has the same state and metrics, bit for bit.
+bool Same(const InterpretResult& a, const InterpretResult& b) {
+  return a.variables == b.variables && a.outputs == b.outputs;
+}
+
+TEST(DataParallelTest, RanksComputeTheWholeStepBitForBit) {
+  for (const Model& model : Models()) {
+    SCOPED_TRACE(model.name);
+    const InterpretResult whole = WholeStep(model, 4);
+    ASSERT_FALSE(whole.variables.empty());
+    for (CollectiveAlgorithm algorithm :
+         {CollectiveAlgorithm::kAuto, CollectiveAlgorithm::kDirect,
+          CollectiveAlgorithm::kThreeStage,
+          CollectiveAlgorithm::kHalvingDoubling, CollectiveAlgorithm::kTree}) {
+      SCOPED_TRACE(Name(algorithm));
+      for (int ranks : {2, 4}) {
+        SCOPED_TRACE(ranks);
+        DataParallelSpec spec;
+        spec.ranks = ranks;
+        spec.algorithm = algorithm;
+        spec.fixed_order = true;
+        const auto results = StepOfRanks(model, 4, spec);
+        ASSERT_EQ(results.size(), static_cast<size_t>(ranks));
+        for (const InterpretResult& r : results) EXPECT_TRUE(Same(r, whole));
+      }
+    }
+  }
+}
+
+// In another order the sums differ in their last bits, and in no more.
+TEST(DataParallelTest, TheRingComputesNearlyTheSame) {
+  const Model model = Models()[1];
+  const InterpretResult whole = WholeStep(model, 4);
+  DataParallelSpec spec;
+  spec.ranks = 4;
+  spec.algorithm = CollectiveAlgorithm::kRing;
+  const auto results = StepOfRanks(model, 4, spec);
+  ASSERT_EQ(results.size(), 4u);
+  for (const InterpretResult& r : results) EXPECT_TRUE(Same(r, results[0]));
+  EXPECT_FALSE(Same(results[0], whole));
+  for (const auto& [name, value] : whole.variables) {
+    const auto x = value.ToDoubles();
+    const auto y = results[0].variables.at(name).ToDoubles();
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_NEAR(x[i], y[i], 1e-5) << name << " " << i;
+    }
+  }
+}
+
+// Otherwise the comparisons above would say nothing.
+TEST(DataParallelTest, EveryMicroBatchMatters) {
+  const Model model = Models()[0];
+  const Graph whole = TrainGraph(model, 4);
+  std::vector<Feeds> micro;
+  for (int m : {0, 1, 3, 2}) micro.push_back(MicroFeeds(model, m));
+  EXPECT_FALSE(Same(Interpret(whole, InitialState(whole), micro).value(),
+                    WholeStep(model, 4)));
+}
+
+std::map<std::string, int64_t> FirstOfCounters(const Graph& graph) {
+  std::map<std::string, int64_t> out;
+  for (const Node* node : graph.Nodes()) {
+    if (!node->Is(OpId::kCounter)) continue;
+    out[graph.View(*node).String("rate")] = graph.View(*node).Int("first");
+  }
+  return out;
+}
+
+TEST(DataParallelTest, CountersOfMicroBatchesCountFromTheRanksFirst) {
+  for (int rank = 0; rank < 2; ++rank) {
+    Graph graph = TrainGraph(Models()[0], 8);
+    // The optimizer's learning rate counts steps.
+    EXPECT_EQ(FirstOfCounters(graph),
+              (std::map<std::string, int64_t>{{"micro", 0}, {"step", 0}}));
+    DataParallelSpec spec;
+    spec.ranks = 2;
+    spec.rank = rank;
+    ASSERT_TRUE(MakeDataParallel(&graph, spec).ok());
+    EXPECT_EQ(FirstOfCounters(graph), (std::map<std::string, int64_t>{
+                                          {"micro", rank * 4}, {"step", 0}}));
+  }
+}
+
+int NumSums(const Graph& graph, int64_t count) {
+  int n = 0;
+  for (const Node* node : graph.Nodes()) {
+    if (!node->Is(OpId::kAccumulate)) continue;
+    EXPECT_EQ(graph.View(*node).Int("count"), count) << node->name();
+    ++n;
+  }
+  return n;
+}
+
+TEST(DataParallelTest, SumsAreOfTheRanksMicroBatchesAndGoWhereOneIsLeft) {
+  DataParallelSpec spec;
+  for (int ranks : {1, 2, 4}) {
+    SCOPED_TRACE(ranks);
+    Graph graph = TrainGraph(Models()[0], 4);
+    const int sums = NumSums(graph, 4);
+    EXPECT_GT(sums, 3);
+    spec.ranks = ranks;
+    ASSERT_TRUE(MakeDataParallel(&graph, spec).ok());
+    EXPECT_EQ(NumSums(graph, 4 / ranks), ranks == 4 ? 0 : sums);
+  }
+}
+
+TEST(DataParallelTest, RanksThatDoNotDivideAreRefused) {
+  Graph graph = TrainGraph(Models()[0], 4);
+  DataParallelSpec spec;
+  spec.ranks = 3;
+  absl::Status status = MakeDataParallel(&graph, spec);
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadValue)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("sums 4 micro-batches"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("3 ranks"));
+}
+
+TEST(DataParallelTest, AGraphWithoutSumsStaysAsItIs) {
+  const std::string text = R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [2]}
+%c = weft.Counter() {rate: "micro"}
+%o = weft.Output(%x) {name: "o"}
+})";
+  Graph graph = ParseGraph(text).value();
+  const std::string before = PrintGraph(graph);
+  DataParallelSpec spec;
+  spec.ranks = 2;
+  spec.rank = 1;
+  ASSERT_TRUE(MakeDataParallel(&graph, spec).ok());
+  EXPECT_EQ(PrintGraph(graph), before);
+}
+
+TEST(DataParallelTest, ControlEdgesSurvive) {
+  const std::string text = R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [2]}
+%n = Neg(%x)
+%s = weft.Accumulate(%n) {count: 4}
+%v = weft.Variable() {dtype: f32, shape: [2]}
+%a = Neg(%v) control(%s)
+%b = Abs(%v) control(%s)
+%o = weft.Output(%a) {name: "o"}
+%p = weft.Output(%b) {name: "p"}
+%q = weft.Output(%s) {name: "q"}
+})";
+  for (const auto& [ranks, before] :
+       std::vector<std::pair<int, std::string>>{{2, "s"}, {4, "n"}}) {
+    SCOPED_TRACE(ranks);
+    Graph graph = ParseGraph(text).value();
+    DataParallelSpec spec;
+    spec.ranks = ranks;
+    ASSERT_TRUE(MakeDataParallel(&graph, spec).ok());
+    ASSERT_TRUE(VerifyGraph(graph).ok()) << VerifyGraph(graph);
+    int found = 0;
+    for (const Node* node : graph.Nodes()) {
+      if (node->name() != "a" && node->name() != "b") continue;
+      ++found;
+      ASSERT_EQ(node->control_inputs().size(), 1u) << node->name();
+      EXPECT_EQ(graph.node(node->control_inputs()[0])->name(), before);
+    }
+    EXPECT_EQ(found, 2);
+  }
+}
+
+}  // namespace
+}  // namespace weft::training
