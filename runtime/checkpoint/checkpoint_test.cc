@@ -295,8 +295,6 @@ TEST_F(CheckpointTest, WhatDisagreesIsNoticedThoughChecksumsHold) {
   for (const Edit& e : std::vector<Edit>{
            {"train_state.txtpb", "step: 3", "step: 4", kCorrupt, "of step 4"},
            {"train_state.txtpb", nullptr, "", kCorrupt, "lacks its world_size"},
-           {"train_state.txtpb", "world_size: 1", "world_size: 2",
-            ErrorCode::kCheckpointForeign, "2 ranks"},
            {"index.txtpb", nullptr, "", kCorrupt, "lists 0 tensors"},
            {"index.txtpb", "model.safetensors", "optim.safetensors", kCorrupt,
             "at 'fc/weight'"}}) {
@@ -322,6 +320,16 @@ TEST_F(CheckpointTest, WhatDisagreesIsNoticedThoughChecksumsHold) {
     write("CHECKSUMS", checksums);
   }
   EXPECT_TRUE(Load(RealOs(), directory).ok());
+}
+
+// Rank 0 saves the whole state: it is anybody's.
+TEST_F(CheckpointTest, HowManyRanksSavedItDoesNotMatter) {
+  TrainState state = StateAt(3);
+  state.set_world_size(4);
+  ASSERT_TRUE(Save(RealOs(), run_, state, Tensors(), 3).ok());
+  absl::StatusOr<Loaded> loaded = Load(RealOs(), run_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->state.world_size(), 4u);
 }
 
 TEST_F(CheckpointTest, ForeignCheckpointsAreNamed) {

@@ -133,12 +133,6 @@ absl::Status CheckState(const std::string& directory, const TrainState& state) {
   if (state.world_size() == 0 || state.batch_size() == 0) {
     return corrupt("lacks its world_size or batch_size");
   }
-  if (state.world_size() != 1) {
-    return MakeError(
-        ErrorCode::kCheckpointForeign,
-        absl::StrCat("'", directory, "' was saved by ", state.world_size(),
-                     " ranks; this version runs one"));
-  }
   const std::string name = std::filesystem::path(directory).filename();
   if (absl::StartsWith(name, "step_") && name != StepName(state.step())) {
     return corrupt(absl::StrCat("is of step ", state.step()));

@@ -258,7 +258,8 @@ TrainOptions TestJob::Options(const Sets& sets) const {
   options.job_path = path();
   options.sets = sets;
   options.runs_dir = File("runs");
-  options.plugins = TestLoadOptions({"devices", "examples/vendor_device"});
+  options.plugins =
+      TestLoadOptions({"devices", "examples/vendor_device", "transport"});
   options.progress = false;
   options.talk = DevNull();
   static UnsyncedOs os;

@@ -51,12 +51,32 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
   return share;
 }
 
+namespace {
+
+// Logical shards promise the same bits on any number of ranks.
+absl::StatusOr<CollectiveAlgorithm> Checked(const job::Job& job,
+                                            CollectiveAlgorithm algorithm) {
+  if (job.logical_shards() == 0 || algorithm == CollectiveAlgorithm::kAuto) {
+    return algorithm;
+  }
+  const OrderClass order = OrderClassOf(CollectiveKind::kAllReduce, algorithm);
+  if (order == OrderClass::kTree) return algorithm;
+  return MakeError(
+      ErrorCode::kBadJob,
+      absl::StrCat("collectives.algorithm is '", Name(algorithm),
+                   "', which sums in the order ", Name(order),
+                   "; logical_shards (", job.logical_shards(),
+                   ") needs one of the order ", Name(OrderClass::kTree)));
+}
+
+}  // namespace
+
 absl::StatusOr<CollectiveAlgorithm> AlgorithmOfJob(const job::Job& job) {
   const std::string& wanted = job.collectives().algorithm();
   std::vector<std::string> names;
   for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
     const auto algorithm = static_cast<CollectiveAlgorithm>(a);
-    if (Name(algorithm) == wanted) return algorithm;
+    if (Name(algorithm) == wanted) return Checked(job, algorithm);
     names.emplace_back(Name(algorithm));
   }
   return MakeError(ErrorCode::kBadJob,

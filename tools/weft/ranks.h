@@ -38,7 +38,8 @@ uint32_t MeshSize(const job::Job& job);
 absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                                       uint32_t ranks);
 
-// kBadJob, with the names that there are.
+// kBadJob, with the names that there are; and, with logical shards, for one
+// whose sums depend on the number of ranks (the ring).
 absl::StatusOr<CollectiveAlgorithm> AlgorithmOfJob(const job::Job& job);
 
 }  // namespace weft

@@ -582,7 +582,9 @@ checkpoint::TrainState TrainingRun::State() const {
       prepared_->programs.plans.at("train").hash(), absl::kZeroPad16)));
   state.set_weft_version(std::string(kVersion));
   state.set_batch_size(job_.batch_size());
-  state.set_micro_batches(job_.micro_batches());
+  // Of all ranks: these make the bits of a step, not who computed which.
+  state.set_micro_batches(
+      static_cast<uint32_t>(prepared_->share.all_micro_batches));
   state.set_world_size(static_cast<int32_t>(prepared_->share.ranks));
   state.set_shuffle(job_.data().shuffle());
   state.set_tail(job::Data::Tail_Name(job_.data().tail()));

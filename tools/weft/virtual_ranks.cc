@@ -49,32 +49,51 @@ class VirtualRanks {
   VirtualRanks(const TrainOptions& options, const job::Job& job)
       : options_(options),
         job_(job),
+        epoch_(static_cast<uint64_t>(options.clock->MonotonicNs())),
         meeting_(options.virtual_ranks, kMeetNs) {}
 
   absl::StatusOr<TrainResult> Run(observe::RunDirectory directory) {
+    absl::Status ready = Prepare();
+    if (!ready.ok()) {
+      if (directory.is_new()) directory.Discard();
+      return ready;
+    }
+    const std::string path = directory.path();
+    AddRank(0, std::move(directory));
+    for (uint32_t r = 1; r < options_.virtual_ranks; ++r) {
+      AddRank(r, observe::RunDirectory::Share(*options_.os, path));
+    }
+    return RunAll();
+  }
+
+ private:
+  // What all ranks share, and what they would all refuse.
+  absl::Status Prepare() {
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
+    WEFT_RETURN_IF_ERROR(AlgorithmOfJob(job_).status());
+    WEFT_ASSIGN_OR_RETURN(domain_options_,
+                          ParseOptions(options_.transport_options));
     WEFT_ASSIGN_OR_RETURN(
         const Plugin* plugin,
         Plugin::Load(std::string(kTransport), options_.plugins));
     WEFT_ASSIGN_OR_RETURN(transport_, Transport::Create(*plugin));
+    // Which options there are only the plugin knows.
+    WEFT_RETURN_IF_ERROR(transport_->Open(DomainOf(0)).status());
     WEFT_ASSIGN_OR_RETURN(threads_, runtime::HostThreads::Install(
                                         *options_.os, job_.runtime().threads(),
                                         job_.runtime().bind_threads()));
-    const std::string path = directory.path();
-    WEFT_RETURN_IF_ERROR(AddRank(0, std::move(directory)));
-    for (uint32_t r = 1; r < options_.virtual_ranks; ++r) {
-      WEFT_RETURN_IF_ERROR(
-          AddRank(r, observe::RunDirectory::Share(*options_.os, path)));
-    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<TrainResult> RunAll() {
     std::vector<runtime::Thread> threads;
     for (uint32_t r = 1; r < options_.virtual_ranks; ++r) {
       absl::StatusOr<runtime::Thread> thread = runtime::Thread::Start(
           absl::StrCat("weft-rank-", r), [this, r] { Execute(r); });
       if (!thread.ok()) {
         meeting_.Fail(r, thread.status());
-        first_failure_ = thread.status();
-        threads.clear();
-        return first_failure_;
+        Failed(thread.status());
+        break;
       }
       threads.push_back(*std::move(thread));
     }
@@ -85,47 +104,56 @@ class VirtualRanks {
     return *std::move(result_);
   }
 
- private:
-  absl::Status AddRank(uint32_t rank, observe::RunDirectory directory) {
+  DomainConfig DomainOf(uint32_t rank) const {
+    DomainConfig domain;
+    domain.rank = rank;
+    domain.world = options_.virtual_ranks;
+    domain.wire_version = kWireVersion;
+    domain.job = job_.name();
+    domain.epoch = epoch_;
+    domain.options = domain_options_;
+    return domain;
+  }
+
+  void AddRank(uint32_t rank, observe::RunDirectory directory) {
     auto options = std::make_unique<TrainOptions>(options_);
     options->link.rank = rank;
     options->link.ranks = options_.virtual_ranks;
     options->link.rendezvous = &meeting_;
     options->link.transport = &*transport_;
     options->link.threads = threads_.get();
-    DomainConfig& domain = options->link.domain;
-    domain.rank = rank;
-    domain.world = options_.virtual_ranks;
-    domain.wire_version = kWireVersion;
-    domain.job = job_.name();
-    domain.epoch = static_cast<uint64_t>(options_.clock->MonotonicNs());
-    WEFT_ASSIGN_OR_RETURN(domain.options,
-                          ParseOptions(options_.transport_options));
+    options->link.domain = DomainOf(rank);
     if (rank != 0) {
       options->on_session = nullptr;
       options->progress = false;
       options->profile.reset();
       options->dumps = {};
-      domain.epoch = rank_options_[0]->link.domain.epoch;
     }
     runs_.push_back(
         std::make_unique<TrainingRun>(*options, job_, std::move(directory)));
     rank_options_.push_back(std::move(options));
-    return absl::OkStatus();
   }
 
   void Execute(uint32_t rank) {
     absl::StatusOr<TrainResult> result = runs_[rank]->Execute();
+    if (!result.ok()) return Failed(result.status());
     MutexLock lock(&mu_);
-    if (!result.ok()) {
-      if (first_failure_.ok()) first_failure_ = result.status();
-      return;
-    }
     if (rank == 0) result_ = *std::move(result);
+  }
+
+  // Who only says that another is lost does not know the cause.
+  void Failed(const absl::Status& status) {
+    MutexLock lock(&mu_);
+    if (first_failure_.ok() || (IsError(first_failure_, ErrorCode::kPeerLost) &&
+                                !IsError(status, ErrorCode::kPeerLost))) {
+      first_failure_ = status;
+    }
   }
 
   const TrainOptions& options_;
   const job::Job& job_;
+  const uint64_t epoch_;
+  std::vector<std::pair<std::string, std::string>> domain_options_;
   runtime::LocalRendezvous meeting_;
   std::optional<Transport> transport_;
   std::unique_ptr<runtime::HostThreads> threads_;

@@ -7,7 +7,8 @@
 //                         TrainVirtualRanks(options, job,
 //                         std::move(directory)));
 //
-// The result is that of rank 0. Of failures the first counts.
+// The result is that of rank 0. Of failures the first counts that is more than
+// the loss of another rank. What all ranks would refuse leaves no directory.
 //
 // Threading: one run at a time.
 #ifndef WEFT_TOOLS_WEFT_VIRTUAL_RANKS_H_

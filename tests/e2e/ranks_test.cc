@@ -1,0 +1,370 @@
+// Jobs on several ranks: what one rank computes, whatever their number, the
+// algorithm and the timing; and an end for all of them, however one ends.
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/os.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/session/session.h"
+#include "tests/e2e/harness.h"
+
+namespace weft::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+TrainOptions OnRanks(const TestJob& job, uint32_t ranks, const Sets& sets,
+                     const std::string& transport = "") {
+  TrainOptions options = job.Options(sets);
+  options.virtual_ranks = ranks;
+  options.transport_options = transport;
+  return options;
+}
+
+// The bits that a run leaves.
+struct Left {
+  std::map<std::string, std::string> state;
+  std::string metrics;
+  uint64_t steps = 0;
+};
+
+Left LeftBy(const TrainOptions& options) {
+  absl::StatusOr<TrainResult> result = Train(options);
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!result.ok()) return {};
+  return {StateOf(result->run_directory), MetricsOf(result->run_directory),
+          result->steps};
+}
+
+void ExpectSame(const Left& a, const Left& b) {
+  EXPECT_TRUE(a.state == b.state);  // bits: not to be printed
+  EXPECT_EQ(a.metrics, b.metrics);
+  EXPECT_EQ(a.steps, b.steps);
+  EXPECT_GT(a.steps, 0u);
+}
+
+TEST(RanksTest, AnyNumberOfThemComputesTheSame) {
+  struct Variant {
+    const char* name;
+    std::string model;
+    DataSpec data;
+    Sets sets;
+  };
+  const std::vector<Variant> variants = {
+      {"mlp",
+       Mlp(),
+       {},
+       {"model.builtin.args.dropout=0.25", "logical_shards=8",
+        "optimizer.adamw.weight_decay=0.01", "optimizer.clip_norm=0.5",
+        "epochs=1"}},
+      {"mlp_f16",
+       Mlp(),
+       {},
+       {"precision.compute=F16", "logical_shards=4", "steps=6", "epochs=0",
+        "precision.loss_scale.dynamic.init_scale=1e8"}},
+      {"lenet",
+       Lenet(),
+       LenetData(),
+       {"model.builtin.args.batch_norm=1", "model.builtin.args.dropout=0.25",
+        "logical_shards=4", "steps=4", "epochs=0"}},
+  };
+  for (const Variant& variant : variants) {
+    SCOPED_TRACE(variant.name);
+    TestJob job(variant.name, variant.model, variant.data);
+    const Left one = LeftBy(OnRanks(job, 1, variant.sets));
+    for (uint32_t ranks : {2, 4}) {
+      SCOPED_TRACE(ranks);
+      ExpectSame(LeftBy(OnRanks(job, ranks, variant.sets)), one);
+    }
+    // Another seed leaves other bits: the comparison can fail.
+    Sets other = variant.sets;
+    other.push_back("seed=8");
+    EXPECT_FALSE(LeftBy(OnRanks(job, 2, other)).state == one.state);
+  }
+}
+
+TEST(RanksTest, AnyAlgorithmAndTimingComputesTheSame) {
+  TestJob job("algorithms", Mlp());
+  const Sets sets = {"logical_shards=8", "steps=5", "epochs=0",
+                     "model.builtin.args.dropout=0.25"};
+  const Left one = LeftBy(OnRanks(job, 1, sets));
+  int seed = 0;
+  for (const char* algorithm :
+       {"direct", "three-stage", "halving-doubling", "tree"}) {
+    SCOPED_TRACE(algorithm);
+    Sets with = sets;
+    with.push_back(absl::StrCat("collectives.algorithm=", algorithm));
+    with.push_back("collectives.chunk_elements=64");
+    ExpectSame(LeftBy(OnRanks(job, 4, with,
+                              absl::StrCat("delay_max=8&delay_seed=", ++seed))),
+               one);
+  }
+  // A transport that takes one message at a time, and copies few.
+  ExpectSame(LeftBy(OnRanks(job, 4, sets, "eager_max=512&eager_credits=1")),
+             one);
+}
+
+// Without logical shards the ring is as good as any; twice it gives the same.
+TEST(RanksTest, TheRingRepeatsItself) {
+  TestJob job("ring", Mlp());
+  const Sets sets = {"collectives.algorithm=ring", "steps=4", "epochs=0"};
+  ExpectSame(LeftBy(OnRanks(job, 4, sets)),
+             LeftBy(OnRanks(job, 4, sets, "delay_max=6")));
+}
+
+// Asks a session to stop when the progress line looks at the time for the n-th
+// time, which it does once a step, on a worker of rank 0.
+class StoppingClock : public Clock {
+ public:
+  void StopAt(int n) { left_ = n; }
+  void SetSession(runtime::Session* session) {
+    session_ = session;
+    if (session != nullptr && left_ == 0) session->RequestStop();
+  }
+  int64_t MonotonicNs() override {
+    runtime::Session* session = session_;
+    if (session != nullptr && --left_ == 0) session->RequestStop();
+    return RealClock().MonotonicNs();
+  }
+  int64_t UnixNs() override { return RealClock().UnixNs(); }
+
+ private:
+  std::atomic<int> left_{-1};
+  std::atomic<runtime::Session*> session_{nullptr};
+};
+
+TEST(RanksTest, StoppedAndResumedOnOtherNumbersOfRanks) {
+  TestJob job("resumed", Mlp());
+  const Sets sets = {"logical_shards=4", "model.builtin.args.dropout=0.25"};
+  const Left whole = LeftBy(OnRanks(job, 1, sets));
+  StoppingClock clock;
+  TrainOptions options = OnRanks(job, 2, sets);
+  options.progress = true;
+  options.clock = &clock;
+  options.on_session = [&clock](runtime::Session* session) {
+    clock.SetSession(session);
+  };
+  clock.StopAt(0);
+  absl::StatusOr<TrainResult> part = Train(options);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_TRUE(part->stopped);
+  EXPECT_EQ(part->steps, 0u);
+  const std::string run = part->run_directory;
+  options.job_path = "";
+  options.sets = {};
+  options.resume = run;
+  for (uint32_t ranks : {2, 4, 1}) {
+    SCOPED_TRACE(ranks);
+    const uint64_t before = part->steps;
+    options.virtual_ranks = ranks;
+    clock.StopAt(ranks == 1 ? -1 : 3);
+    part = Train(options);
+    ASSERT_TRUE(part.ok()) << part.status();
+    EXPECT_EQ(part->stopped, ranks != 1);
+    EXPECT_GT(part->steps, before);
+    EXPECT_EQ(part->run_directory, run);
+  }
+  EXPECT_EQ(part->steps, whole.steps);
+  EXPECT_TRUE(StateOf(run) == whole.state);
+  EXPECT_EQ(MetricsOf(run), whole.metrics);
+}
+
+size_t NumThreads() { return ListNames("/proc/self/task").size(); }
+
+// Every rank says the same, in a file of its own.
+void ExpectErrorFiles(const std::string& run, int ranks, ErrorCode code) {
+  for (int r = 0; r < ranks; ++r) {
+    const std::string json =
+        ReadText(absl::StrCat(run, "/errors/rank_0000", r, ".json"));
+    EXPECT_THAT(json, HasSubstr(ErrorName(code)));
+    EXPECT_THAT(json, HasSubstr(absl::StrCat("\"rank\": ", r)));
+  }
+}
+
+TEST(RanksTest, ALostRankEndsTheJob) {
+  TestJob job("lost", Mlp());
+  ASSERT_TRUE(Train(OnRanks(job, 4, {"steps=2", "epochs=0"})).ok());
+  const size_t threads = NumThreads();
+  absl::Status status =
+      Train(OnRanks(job, 4, {}, "lose_peer_after=2000")).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is lost"));
+  EXPECT_EQ(ExitCodeOf(status), 138);
+  EXPECT_EQ(NumThreads(), threads);
+  ExpectErrorFiles(job.Runs().back(), 4, ErrorCode::kPeerLost);
+}
+
+TEST(RanksTest, WhatIsNotFiniteEndsAllRanks) {
+  TestJob job("nan", Mlp());
+  ASSERT_TRUE(Train(OnRanks(job, 2, {"steps=2", "epochs=0"})).ok());
+  const size_t threads = NumThreads();
+  absl::Status status =
+      Train(OnRanks(job, 2, {"optimizer.schedule.constant.base=1e30"}))
+          .status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kNotFinite)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("at step"));
+  EXPECT_EQ(NumThreads(), threads);
+  ExpectErrorFiles(job.Runs().back(), 2, ErrorCode::kNotFinite);
+}
+
+// Lets nobody write the history of a run, which rank 0 does alone.
+class NoMetrics : public Os {
+ public:
+  explicit NoMetrics(Os* base) : base_(*base) {}
+  absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                       uint64_t max_bytes) override {
+    return base_.ReadFile(path, max_bytes);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(
+      const std::string& path) override {
+    return base_.Create(path);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Append(
+      const std::string& path) override {
+    auto file = base_.Append(path);
+    if (!file.ok() || !absl::StrContains(path, "metrics")) return file;
+    return std::unique_ptr<WritableFile>(new Full(*std::move(file)));
+  }
+  absl::Status Truncate(const std::string& path, uint64_t bytes) override {
+    return base_.Truncate(path, bytes);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return base_.Rename(from, to);
+  }
+  absl::Status MakeDirectories(const std::string& path) override {
+    return base_.MakeDirectories(path);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    return base_.SyncDirectory(path);
+  }
+  absl::Status RemoveAll(const std::string& path) override {
+    return base_.RemoveAll(path);
+  }
+  absl::Status RemoveEmptyDirectory(const std::string& path) override {
+    return base_.RemoveEmptyDirectory(path);
+  }
+  absl::StatusOr<std::vector<std::string>> List(
+      const std::string& path) override {
+    return base_.List(path);
+  }
+  bool Exists(const std::string& path) override { return base_.Exists(path); }
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path) override {
+    return base_.Lock(path);
+  }
+
+ private:
+  // Full after some records.
+  class Full : public WritableFile {
+   public:
+    explicit Full(std::unique_ptr<WritableFile> base)
+        : base_(std::move(base)) {}
+    absl::Status Append(absl::string_view bytes) override {
+      if (--left_ < 0) return absl::ResourceExhaustedError("no space left");
+      return base_->Append(bytes);
+    }
+    absl::Status Sync() override { return base_->Sync(); }
+    absl::Status Close() override { return base_->Close(); }
+
+   private:
+    std::unique_ptr<WritableFile> base_;
+    int left_ = 5;
+  };
+  Os& base_;
+};
+
+TEST(RanksTest, OneRanksFailureIsEverybodysCause) {
+  TestJob job("full", Mlp());
+  TrainOptions options = OnRanks(job, 4, {});
+  NoMetrics full(options.os);
+  options.os = &full;
+  absl::Status status = Train(options).status();
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  const std::string run = job.Runs().back();
+  const ErrorCode code = ErrorCodeOf(status);
+  EXPECT_NE(code, ErrorCode::kPeerLost);
+  ExpectErrorFiles(run, 4, code);
+  EXPECT_THAT(ReadText(run + "/errors/rank_00003.json"),
+              HasSubstr("no space left"));
+}
+
+TEST(RanksTest, WhatCannotBeIsRefusedAndLeavesNothing) {
+  TestJob job("refused", Mlp());
+  struct Case {
+    uint32_t ranks;
+    Sets sets;
+    const char* transport;
+    ErrorCode code;
+    std::vector<std::string> parts;
+  };
+  for (const Case& c : std::vector<Case>{
+           {3,
+            {"logical_shards=4"},
+            "",
+            ErrorCode::kBadJob,
+            {"logical_shards is 4", "3 ranks"}},
+           {4,
+            {"collectives.algorithm=ring", "logical_shards=4"},
+            "",
+            ErrorCode::kBadJob,
+            {"'ring'", "logical_shards (4)"}},
+           {3, {}, "", ErrorCode::kBadJob, {"batch_size is 16"}},
+           {2, {}, "delay_max", ErrorCode::kBadValue, {"delay_max"}},
+           {2, {}, "delay=1", ErrorCode::kBadValue, {"delay"}},
+           {2, {}, "delay_max=x", ErrorCode::kBadValue, {"delay_max"}}}) {
+    SCOPED_TRACE(c.parts[0]);
+    absl::Status status =
+        Train(OnRanks(job, c.ranks, c.sets, c.transport)).status();
+    EXPECT_TRUE(IsError(status, c.code)) << status;
+    for (const std::string& part : c.parts) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    }
+    EXPECT_THAT(job.Runs(), ::testing::IsEmpty());
+  }
+}
+
+TEST(RanksTest, TheCommandSaysWhatIsWrong) {
+  TestJob job("command", Mlp());
+  WriteText(job.File("mesh.txtpb"),
+            absl::StrCat(ReadText(job.path()),
+                         "mesh { axis { name: \"data\" size: 4 } }"));
+  struct Case {
+    std::vector<std::string> args;
+    const char* text;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{job.path(), "--virtual-ranks", "65"}, "1 to 64"},
+           {{job.path(), "--virtual-ranks", "0"}, "1 to 64"},
+           {{job.File("mesh.txtpb"), "--virtual-ranks", "2"}, "data=4"},
+           {{job.File("mesh.txtpb")}, "data=4"}}) {
+    SCOPED_TRACE(c.text);
+    std::vector<std::string> args = {"train"};
+    args.insert(args.end(), c.args.begin(), c.args.end());
+    Ended ended = job.Weft(args).Wait();
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(c.text));
+  }
+  EXPECT_THAT(job.Runs(), ::testing::IsEmpty());
+}
+
+// Exits with the code of the loss, and not with a hang.
+TEST(RanksTest, TheCommandEndsWhenARankIsLost) {
+  TestJob job("command_lost", Mlp());
+  Ended ended =
+      job.Weft({"train", job.path(), "--virtual-ranks", "2",
+                "--transport-options", "lose_peer_after=500", "--quiet"})
+          .Wait();
+  EXPECT_EQ(ended.exit_code, 138) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr(ErrorName(ErrorCode::kPeerLost)));
+}
+
+}  // namespace
+}  // namespace weft::e2e

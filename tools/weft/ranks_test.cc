@@ -1,0 +1,126 @@
+#include "tools/weft/ranks.h"
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/weft/job.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+job::Job Job(const std::vector<std::string>& sets, const std::string& more) {
+  job::Job job = ParseJob("test", R"(
+      name: "test" batch_size: 32 steps: 3
+      model { builtin { name: "mlp" } }
+      data { train { idx { images: "a" labels: "b" } } })" +
+                                      more)
+                     .value();
+  for (const std::string& set : sets) {
+    EXPECT_TRUE(SetField(set, "--set", &job).ok())
+        << SetField(set, "--set", &job);
+  }
+  absl::Status resolved = ResolveJob("test", &job);
+  EXPECT_TRUE(resolved.ok()) << resolved;
+  return job;
+}
+
+void ExpectRefused(const job::Job& job, uint32_t ranks,
+                   const std::vector<std::string>& parts) {
+  absl::Status status = ShareOfRank(job, 0, ranks).status();
+  ASSERT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
+  for (const std::string& part : parts) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST(RanksTest, ShardsAreDealtOutInOrder) {
+  const job::Job job = Job({"logical_shards=8"}, "");
+  for (uint32_t ranks : {1, 2, 4, 8}) {
+    int64_t next = 0;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      RankShare share = ShareOfRank(job, rank, ranks).value();
+      EXPECT_EQ(share.rank, rank);
+      EXPECT_EQ(share.ranks, ranks);
+      EXPECT_EQ(share.all_micro_batches, 8);
+      EXPECT_EQ(share.micro_batches, 8 / ranks);
+      EXPECT_EQ(share.first_micro_batch(), next);
+      next += share.micro_batches;
+    }
+    EXPECT_EQ(next, 8);
+  }
+}
+
+// Without shards every rank has the micro-batches of the job.
+TEST(RanksTest, MicroBatchesAreOfEachRank) {
+  RankShare share = ShareOfRank(Job({"micro_batches=2"}, ""), 3, 4).value();
+  EXPECT_EQ(share.micro_batches, 2);
+  EXPECT_EQ(share.all_micro_batches, 8);
+  EXPECT_EQ(share.first_micro_batch(), 6);
+  // Any number of ranks that divides the batch.
+  const job::Job odd = Job({"batch_size=33"}, "");
+  EXPECT_EQ(ShareOfRank(odd, 2, 3).value().all_micro_batches, 3);
+  ExpectRefused(odd, 2, {"batch_size is 33", "2 micro-batches"});
+}
+
+TEST(RanksTest, RanksThatDoNotFitTheShards) {
+  const job::Job job = Job({"logical_shards=4"}, "");
+  ExpectRefused(job, 3, {"logical_shards is 4", "on 3 ranks", "power of two"});
+  ExpectRefused(job, 8, {"logical_shards is 4", "on 8 ranks"});
+  ExpectRefused(job, 5, {"logical_shards is 4", "on 5 ranks"});
+}
+
+TEST(RanksTest, RanksThatDoNotFitTheMesh) {
+  const job::Job job = Job({}, R"(mesh { axis { name: "data" size: 4 } })");
+  EXPECT_EQ(MeshSize(job), 4u);
+  EXPECT_TRUE(ShareOfRank(job, 0, 4).ok());
+  ExpectRefused(job, 2, {"data=4", "4 ranks", "runs on 2"});
+  ExpectRefused(job, 1, {"data=4", "runs on 1"});
+  EXPECT_EQ(MeshSize(Job({}, "")), 1u);
+  EXPECT_TRUE(ShareOfRank(Job({}, ""), 0, 2).ok());  // no mesh: as many as run
+}
+
+absl::StatusOr<CollectiveAlgorithm> Algorithm(
+    const std::vector<std::string>& sets) {
+  return AlgorithmOfJob(Job(sets, ""));
+}
+
+TEST(RanksTest, AlgorithmsByName) {
+  EXPECT_EQ(Algorithm({}).value(), CollectiveAlgorithm::kAuto);
+  for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
+    const auto algorithm = static_cast<CollectiveAlgorithm>(a);
+    EXPECT_EQ(
+        Algorithm({"collectives.algorithm=" + std::string(Name(algorithm))})
+            .value(),
+        algorithm);
+  }
+  absl::Status status = Algorithm({"collectives.algorithm=telepathy"}).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
+  for (const char* part : {"'telepathy'", "direct", "halving-doubling"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+// Whose sums depend on how many ranks there are.
+TEST(RanksTest, LogicalShardsRefuseTheRing) {
+  absl::Status status =
+      Algorithm({"collectives.algorithm=ring", "logical_shards=4"}).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
+  for (const char* part : {"'ring'", "RING", "logical_shards (4)", "TREE"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+  for (const char* name : {"auto", "direct", "three-stage", "tree",
+                           "halving-doubling", "hierarchical"}) {
+    EXPECT_TRUE(Algorithm({std::string("collectives.algorithm=") + name,
+                           "logical_shards=4"})
+                    .ok())
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace weft
