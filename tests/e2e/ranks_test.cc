@@ -2,7 +2,10 @@
 // algorithm and the timing; and an end for all of them, however one ends.
 
 #include <atomic>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -174,6 +177,27 @@ TEST(RanksTest, StoppedAndResumedOnOtherNumbersOfRanks) {
   EXPECT_EQ(part->steps, whole.steps);
   EXPECT_TRUE(StateOf(run) == whole.state);
   EXPECT_EQ(MetricsOf(run), whole.metrics);
+}
+
+// Without logical shards the number of ranks makes the micro-batches.
+TEST(RanksTest, OtherMicroBatchesAreNotGoneOnWith) {
+  TestJob job("micro", Mlp());
+  absl::StatusOr<TrainResult> run =
+      Train(OnRanks(job, 2, {"steps=2", "epochs=0"}));
+  ASSERT_TRUE(run.ok()) << run.status();
+  TrainOptions options = OnRanks(job, 4, {"steps=4", "epochs=0"});
+  options.job_path = "";
+  options.resume = run->run_directory;
+  absl::Status status = Train(options).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kCheckpointForeign)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("micro_batches 2, the job has 4"));
+  // One rank that does both is as good as two.
+  options.virtual_ranks = 1;
+  options.sets.push_back("micro_batches=2");
+  absl::StatusOr<TrainResult> resumed = Train(options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(resumed->steps, 4u);
 }
 
 size_t NumThreads() { return ListNames("/proc/self/task").size(); }

@@ -84,21 +84,20 @@ TEST(RanksTest, RanksThatDoNotFitTheMesh) {
   EXPECT_TRUE(ShareOfRank(Job({}, ""), 0, 2).ok());  // no mesh: as many as run
 }
 
-absl::StatusOr<CollectiveAlgorithm> Algorithm(
-    const std::vector<std::string>& sets) {
-  return AlgorithmOfJob(Job(sets, ""));
+absl::StatusOr<CollectiveAlgorithm> Algorithm(const std::string& name,
+                                              uint32_t logical_shards = 0) {
+  job::Job job;
+  job.mutable_collectives()->set_algorithm(name);
+  job.set_logical_shards(logical_shards);
+  return AlgorithmOfJob(job);
 }
 
 TEST(RanksTest, AlgorithmsByName) {
-  EXPECT_EQ(Algorithm({}).value(), CollectiveAlgorithm::kAuto);
   for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
     const auto algorithm = static_cast<CollectiveAlgorithm>(a);
-    EXPECT_EQ(
-        Algorithm({"collectives.algorithm=" + std::string(Name(algorithm))})
-            .value(),
-        algorithm);
+    EXPECT_EQ(Algorithm(std::string(Name(algorithm))).value(), algorithm);
   }
-  absl::Status status = Algorithm({"collectives.algorithm=telepathy"}).status();
+  absl::Status status = Algorithm("telepathy").status();
   EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
   for (const char* part : {"'telepathy'", "direct", "halving-doubling"}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
@@ -107,18 +106,14 @@ TEST(RanksTest, AlgorithmsByName) {
 
 // Whose sums depend on how many ranks there are.
 TEST(RanksTest, LogicalShardsRefuseTheRing) {
-  absl::Status status =
-      Algorithm({"collectives.algorithm=ring", "logical_shards=4"}).status();
+  absl::Status status = Algorithm("ring", 4).status();
   EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;
   for (const char* part : {"'ring'", "RING", "logical_shards (4)", "TREE"}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
   for (const char* name : {"auto", "direct", "three-stage", "tree",
                            "halving-doubling", "hierarchical"}) {
-    EXPECT_TRUE(Algorithm({std::string("collectives.algorithm=") + name,
-                           "logical_shards=4"})
-                    .ok())
-        << name;
+    EXPECT_TRUE(Algorithm(name, 4).ok()) << name;
   }
 }
 

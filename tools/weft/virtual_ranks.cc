@@ -70,7 +70,6 @@ class VirtualRanks {
   // What all ranks share, and what they would all refuse.
   absl::Status Prepare() {
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
-    WEFT_RETURN_IF_ERROR(AlgorithmOfJob(job_).status());
     WEFT_ASSIGN_OR_RETURN(domain_options_,
                           ParseOptions(options_.transport_options));
     WEFT_ASSIGN_OR_RETURN(
