@@ -223,6 +223,13 @@ TEST(RanksTest, ALostRankEndsTheJob) {
   EXPECT_EQ(ExitCodeOf(status), 138);
   EXPECT_EQ(NumThreads(), threads);
   ExpectErrorFiles(job.Runs().back(), 4, ErrorCode::kPeerLost);
+  // The run can be tried again, by whoever is left.
+  TrainOptions again = OnRanks(job, 2, {});
+  again.job_path = "";
+  again.resume = job.Runs().back();
+  absl::StatusOr<TrainResult> result = Train(again);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(ListNames(again.resume + "/errors"), ::testing::IsEmpty());
 }
 
 TEST(RanksTest, WhatIsNotFiniteEndsAllRanks) {
@@ -367,6 +374,7 @@ TEST(RanksTest, TheCommandSaysWhatIsWrong) {
   for (const Case& c : std::vector<Case>{
            {{job.path(), "--virtual-ranks", "65"}, "1 to 64"},
            {{job.path(), "--virtual-ranks", "0"}, "1 to 64"},
+           {{job.path(), "--virtual-ranks", "2", "--profile"}, "one rank"},
            {{job.File("mesh.txtpb"), "--virtual-ranks", "2"}, "data=4"},
            {{job.File("mesh.txtpb")}, "data=4"}}) {
     SCOPED_TRACE(c.text);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "compiler/check/check.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -94,6 +95,26 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   return status;
 }
 
+// Those of an earlier attempt that this one resumes, perhaps on fewer ranks.
+void TrainingRun::ForgetFailures() {
+  options_.os->RemoveAll(directory_.File(RankFile("errors", "json")))
+      .IgnoreError();
+  if (!leads()) return;
+  absl::StatusOr<std::vector<std::string>> names =
+      options_.os->List(directory_.File("errors"));
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    uint32_t rank = 0;
+    absl::string_view number = name;
+    if (absl::ConsumePrefix(&number, "rank_") &&
+        absl::ConsumeSuffix(&number, ".json") &&
+        absl::SimpleAtoi(number, &rank) && rank >= options_.link.ranks) {
+      options_.os->RemoveAll(directory_.File(absl::StrCat("errors/", name)))
+          .IgnoreError();
+    }
+  }
+}
+
 void TrainingRun::LeaveFailure(const absl::Status& status) {
   if (!begun_ && directory_.is_new()) return directory_.Discard();
   if (!begun_ && !leads()) return;
@@ -128,9 +149,7 @@ absl::Status TrainingRun::ExecuteSteps() {
                                     directory_.File(RankFile("logs", "log")),
                                     /*rank=*/0, options_.link.ranks));
   }
-  // Of an earlier attempt that this one resumes.
-  options_.os->RemoveAll(directory_.File(RankFile("errors", "json")))
-      .IgnoreError();
+  ForgetFailures();
   // A run that is resumed keeps its own until this job has proved to fit.
   const bool fresh = options_.resume.empty();
   if (fresh && leads()) {

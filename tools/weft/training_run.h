@@ -73,6 +73,7 @@ class TrainingRun {
 
  private:
   absl::Status ExecuteSteps();
+  void ForgetFailures();
   // At the end of a run: an error file, or no directory where it had not begun.
   void LeaveFailure(const absl::Status& status);
   // From any thread, after which the process ends: the error file.

@@ -69,6 +69,12 @@ class VirtualRanks {
  private:
   // What all ranks share, and what they would all refuse.
   absl::Status Prepare() {
+    if (options_.profile.has_value()) {
+      return MakeError(ErrorCode::kBadValue,
+                       absl::StrCat("a profile is of a job on one rank, this "
+                                    "one runs on ",
+                                    options_.virtual_ranks));
+    }
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
     WEFT_ASSIGN_OR_RETURN(domain_options_,
                           ParseOptions(options_.transport_options));
@@ -125,7 +131,6 @@ class VirtualRanks {
     if (rank != 0) {
       options->on_session = nullptr;
       options->progress = false;
-      options->profile.reset();
       options->dumps = {};
     }
     runs_.push_back(
