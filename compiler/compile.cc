@@ -89,9 +89,15 @@ absl::Status CheckConstantIndices(const Graph& graph) {
   return absl::OkStatus();
 }
 
+// Where nobody reads the text, none is made.
+template <typename MakeText>
 void Dump(const CompileOptions& options, absl::string_view step,
-          absl::string_view text) {
-  if (options.dump) options.dump(step, text);
+          const MakeText& text) {
+  if (options.dump) options.dump(step, text());
+}
+
+void Done(const CompileOptions& options, absl::string_view step) {
+  if (options.done) options.done(step);
 }
 
 }  // namespace
@@ -103,6 +109,7 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
   WEFT_RETURN_IF_ERROR(CheckDevices(options.devices));
   WEFT_RETURN_IF_ERROR(VerifyGraph(graph));
   WEFT_RETURN_IF_ERROR(CheckConstantIndices(graph));
+  Done(options, "verify");
   CapabilityCache cache(&oracle);
 
   PlacementOptions placing;
@@ -113,18 +120,22 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
   WEFT_ASSIGN_OR_RETURN(Placement placement,
                         PlaceNodes(graph.Clone(), placing, state, &cache));
   WEFT_RETURN_IF_ERROR(GroupUpdates(&placement, &cache).status());
-  Dump(options, "placement", ToString(placement, options.devices));
+  Done(options, "placement");
+  Dump(options, "placement",
+       [&] { return ToString(placement, options.devices); });
 
   WEFT_ASSIGN_OR_RETURN(RateTable rates,
                         ClassifyRates(placement.graph, options.micro_batches));
   WEFT_ASSIGN_OR_RETURN(Partition parts,
                         PartitionGraph(placement, rates, options.devices));
+  Done(options, "partition");
   OrderOptions ordering;
   ordering.register_copies = options.register_copies;
   ordering.launch_order_seed = options.launch_order_seed;
   ordering.max_chain_ops = options.max_chain_ops;
   WEFT_ASSIGN_OR_RETURN(Schedule schedule, OrderWorks(parts, ordering));
-  Dump(options, "order", ToString(parts, schedule));
+  Done(options, "order");
+  Dump(options, "order", [&] { return ToString(parts, schedule); });
 
   EmitOptions emitting;
   emitting.program = options.program;
@@ -135,13 +146,17 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
   emitting.ranks = options.ranks;
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan,
                         EmitPlan(parts, schedule, state, emitting));
+  Done(options, "emit");
   WEFT_RETURN_IF_ERROR(PlaceRegisters(&plan));
+  Done(options, "memory");
   plan.set_capabilities(cache.Digest());
   plan.set_hash(plan::PlanHash(plan));
-  Dump(options, "plan", plan::PrintPlan(plan));
+  Dump(options, "plan", [&] { return plan::PrintPlan(plan); });
 
   WEFT_RETURN_IF_ERROR(plan::Validate(plan));
+  Done(options, "validate");
   WEFT_RETURN_IF_ERROR(check::CheckPlan(plan));
+  Done(options, "check");
   return plan;
 }
 

@@ -65,6 +65,9 @@ struct CompileOptions {
   // Called with the state after each step that has a text form: "placement",
   // "order", "plan".
   std::function<void(absl::string_view step, absl::string_view text)> dump;
+  // Called when a step is done: "verify", "placement", "partition", "order",
+  // "emit", "memory", "validate", "check". For who measures them.
+  std::function<void(absl::string_view step)> done;
 };
 
 // Errors: kBadGraph, kIndexRange (a constant index that no axis has), kNoKernel
