@@ -191,15 +191,22 @@ bool HappensBefore::Before(ActRef a, ActRef b) const {
   if (a.actor == b.actor) return a.act < b.act;
   const uint32_t from = Node(a), to = Node(b);
   if (index_[from] > index_[to]) return false;
-  const uint32_t* reached = clock_.data() + size_t{to} * streams_;
+  if (BeforeClock(a, clock(b))) return true;
+  return stream_[a.actor] == kLoose && stream_[b.actor] == kLoose &&
+         LooselyBefore(from, to);
+}
+
+bool HappensBefore::BeforeClock(ActRef a,
+                                absl::Span<const uint32_t> clock) const {
+  const uint32_t node = Node(a);
   if (const uint32_t stream = stream_[a.actor]; stream != kLoose) {
-    return reached[stream] >= position_[from];
+    return clock[stream] >= position_[node];
   }
-  const uint32_t* entry = entry_.data() + size_t{from} * streams_;
+  const uint32_t* entry = entry_.data() + size_t{node} * streams_;
   for (uint32_t s = 0; s < streams_; ++s) {
-    if (entry[s] <= reached[s]) return true;
+    if (entry[s] <= clock[s]) return true;
   }
-  return stream_[b.actor] == kLoose && LooselyBefore(from, to);
+  return false;
 }
 
 bool HappensBefore::LooselyBefore(uint32_t from, uint32_t to) const {

@@ -65,13 +65,28 @@ class HappensBefore {
   uint32_t acts(uint32_t actor) const { return acts_[actor]; }
   // Every act, in one order in which they can happen.
   absl::Span<const ActRef> order() const { return order_; }
+  uint32_t index(ActRef a) const { return index_[Node(a)]; }  // in order()
+
+  // For who asks about many acts at once. Streams that are ordered and have
+  // acts; which of them an actor acts on, or kLoose.
+  static constexpr uint32_t kLoose = ~uint32_t{0};
+  uint32_t streams() const { return streams_; }
+  uint32_t stream(uint32_t actor) const { return stream_[actor]; }
+  // By stream, how many of its acts are done before `a` begins, `a` included.
+  absl::Span<const uint32_t> clock(ActRef a) const {
+    return absl::MakeConstSpan(clock_).subspan(size_t{Node(a)} * streams_,
+                                               streams_);
+  }
+  // Whether `a` is done where as many acts of each stream are done as `clock`
+  // says: then it is before every other act whose clock says no less. Not the
+  // other way round for a loose act, which another loose act may follow.
+  bool BeforeClock(ActRef a, absl::Span<const uint32_t> clock) const;
 
  private:
   HappensBefore() = default;
 
   // Of nodes: the second waits for the first.
   using Edge = std::pair<uint32_t, uint32_t>;
-  static constexpr uint32_t kLoose = ~uint32_t{0};
   static constexpr uint32_t kNever = ~uint32_t{0};
 
   uint32_t Node(ActRef a) const { return first_[a.actor] + a.act; }
@@ -135,10 +150,10 @@ class LiveRanges {
                                                   uint32_t reg_b,
                                                   uint32_t copy_b) const;
 
- private:
   // All of `a` is over before `b` begins.
   bool Ordered(const Range& a, const Range& b) const;
 
+ private:
   const HappensBefore* hb_;
   // By register, then copy.
   absl::flat_hash_map<uint32_t, std::vector<std::vector<Range>>> ranges_;

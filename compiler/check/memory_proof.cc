@@ -1,12 +1,17 @@
 #include "compiler/check/memory_proof.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <queue>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "compiler/check/port_events.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -174,21 +179,68 @@ class OverlapProof {
       }
     }
     for (std::vector<Block>& blocks : arenas) {
-      WEFT_RETURN_IF_ERROR(Sweep(&blocks));
+      std::sort(blocks.begin(), blocks.end(),
+                [](const Block& a, const Block& b) {
+                  return std::tie(a.begin, a.reg, a.copy) <
+                         std::tie(b.begin, b.reg, b.copy);
+                });
+      const bool variables =
+          std::any_of(blocks.begin(), blocks.end(),
+                      [this](const Block& b) { return IsVariable(b.reg); });
+      WEFT_RETURN_IF_ERROR(variables ? SweepPairs(blocks) : Sweep(blocks));
     }
     return absl::OkStatus();
   }
 
  private:
-  // Blocks by their begin; those that reach into the next one stay open.
-  absl::Status Sweep(std::vector<Block>* blocks) const {
-    std::sort(blocks->begin(), blocks->end(),
-              [](const Block& a, const Block& b) {
-                return std::tie(a.begin, a.reg, a.copy) <
-                       std::tie(b.begin, b.reg, b.copy);
-              });
+  // What holds a block that is open, by the index of its begin.
+  struct Holder {
+    const Block* block;
+    const LiveRanges::Range* range;
+  };
+  using Holders = std::map<uint32_t, Holder>;
+
+  // Blocks by their begin; those that reach into the next one stay open. Their
+  // ranges follow one another in time, each over before the next begins, so
+  // one more has to fit between two of them only, not beside all.
+  absl::Status Sweep(absl::Span<const Block> blocks) const {
+    Holders holders;
+    const auto ends_later = [](const Block* a, const Block* b) {
+      return a->end > b->end;
+    };
+    std::priority_queue<const Block*, std::vector<const Block*>,
+                        decltype(ends_later)>
+        open(ends_later);
+    for (const Block& block : blocks) {
+      for (; !open.empty() && open.top()->end <= block.begin; open.pop()) {
+        const Block& over = *open.top();
+        for (const LiveRanges::Range& range : live_.Of(over.reg, over.copy)) {
+          holders.erase(hb_.index(range.begin));
+        }
+      }
+      for (const LiveRanges::Range& range : live_.Of(block.reg, block.copy)) {
+        auto [at, inserted] =
+            holders.try_emplace(hb_.index(range.begin), Holder{&block, &range});
+        if (inserted && Fits(holders, at)) continue;
+        return SweepPairs(blocks);  // knows what to say of it
+      }
+      open.push(&block);
+    }
+    return absl::OkStatus();
+  }
+
+  bool Fits(const Holders& holders, Holders::const_iterator at) const {
+    const auto after = std::next(at);
+    return (at == holders.begin() ||
+            live_.Ordered(*std::prev(at)->second.range, *at->second.range)) &&
+           (after == holders.end() ||
+            live_.Ordered(*at->second.range, *after->second.range));
+  }
+
+  // The same, pair by pair.
+  absl::Status SweepPairs(absl::Span<const Block> blocks) const {
     std::vector<const Block*> open;
-    for (const Block& block : *blocks) {
+    for (const Block& block : blocks) {
       auto over = [&](const Block* b) { return b->end <= block.begin; };
       open.erase(std::remove_if(open.begin(), open.end(), over), open.end());
       for (const Block* other : open) {
@@ -206,12 +258,14 @@ class OverlapProof {
   absl::Status CheckPair(const Block& a, const Block& b) const {
     const bool overlay = view_.reg(a.reg).overlay_of() == b.reg + 1 ||
                          view_.reg(b.reg).overlay_of() == a.reg + 1;
-    const std::string where = absl::StrCat(
-        view_.RegisterName(a.reg), " and ", view_.RegisterName(b.reg),
-        " share bytes ", b.begin, " to ", std::min(a.end, b.end), " of arena ",
-        view_.reg(a.reg).arena());
+    const auto where = [&] {
+      return absl::StrCat(view_.RegisterName(a.reg), " and ",
+                          view_.RegisterName(b.reg), " share bytes ", b.begin,
+                          " to ", std::min(a.end, b.end), " of arena ",
+                          view_.reg(a.reg).arena());
+    };
     if (!overlay && (IsVariable(a.reg) || IsVariable(b.reg))) {
-      return Refuted(where, ", but a variable keeps its value");
+      return Refuted(where(), ", but a variable keeps its value");
     }
     auto conflict = live_.Conflict(a.reg, a.copy, b.reg, b.copy);
     if (!conflict.has_value()) return absl::OkStatus();
@@ -226,7 +280,7 @@ class OverlapProof {
     for (ActRef end : early.ends) {
       if (!hb_.Before(end, late.begin)) reader = end.actor;
     }
-    return Refuted(where, ", and nothing makes ", view_.TaskName(reader),
+    return Refuted(where(), ", and nothing makes ", view_.TaskName(reader),
                    ", which uses ", view_.RegisterName(a_first ? a.reg : b.reg),
                    ", finish before ", view_.TaskName(late.begin.actor),
                    " writes ", view_.RegisterName(a_first ? b.reg : a.reg));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "core/base/align.h"
 
@@ -19,42 +20,48 @@ constexpr uint64_t kBoundBudget = uint64_t{1} << 25;
 
 class Packer {
  public:
+  // `first` is the order of equals.
   Packer(absl::Span<const uint64_t> bytes, uint64_t alignment,
-         const std::function<bool(int, int)>& conflicts)
-      : n_(static_cast<int>(bytes.size())), neighbours_(bytes.size()) {
+         const ConflictMatrix& conflicts, std::vector<int> first)
+      : n_(static_cast<int>(bytes.size())),
+        conflicts_(conflicts),
+        first_(std::move(first)) {
     for (uint64_t b : bytes) size_.push_back(AlignUp(b, alignment));
-    for (int i = 0; i < n_; ++i) {
-      for (int j = i + 1; j < n_; ++j) {
-        if (size_[i] == 0 || size_[j] == 0 || !conflicts(i, j)) continue;
-        neighbours_[i].push_back(j);
-        neighbours_[j].push_back(i);
-      }
+    for (int b = 0; b < n_; ++b) {
+      uint64_t count = 0, sum = size_[b];
+      ForConflicts(b, [&](int other) {
+        ++count;
+        sum += size_[other];
+      });
+      degree_.push_back(count);
+      crowd_.push_back(sum);
     }
   }
 
   // Each block in turn at the lowest offset where it overlaps no conflicting
   // one that is placed.
   Packing Place(const std::vector<int>& order) const {
+    struct Placed {
+      uint64_t begin, end;
+      int block;
+    };
     Packing out;
     out.offsets.assign(n_, 0);
-    std::vector<bool> placed(n_, false);
-    std::vector<std::pair<uint64_t, uint64_t>> taken;
+    std::vector<Placed> placed;  // by begin
+    placed.reserve(n_);
     for (int b : order) {
-      taken.clear();
-      for (int other : neighbours_[b]) {
-        if (!placed[other]) continue;
-        taken.push_back(
-            {out.offsets[other], out.offsets[other] + size_[other]});
-      }
-      std::sort(taken.begin(), taken.end());
+      const uint64_t* row = conflicts_.Row(b).data();
       uint64_t at = 0;
-      for (auto [begin, end] : taken) {
-        if (begin >= at + size_[b]) break;
-        at = std::max(at, end);
+      for (const Placed& p : placed) {
+        if (p.begin >= at + size_[b]) break;
+        if (row[p.block / 64] >> (p.block % 64) & 1) at = std::max(at, p.end);
       }
       out.offsets[b] = at;
-      placed[b] = true;
       out.bytes = std::max(out.bytes, at + size_[b]);
+      const auto after = std::upper_bound(
+          placed.begin(), placed.end(), at,
+          [](uint64_t begin, const Placed& p) { return begin < p.begin; });
+      placed.insert(after, {at, at + size_[b], b});
     }
     return out;
   }
@@ -66,35 +73,26 @@ class Packer {
     uint64_t bound = 0, work = 0;
     for (int start : by_size) {
       if (static_cast<uint64_t>(n_) * size_[start] <= bound) break;
-      if (Crowd(start) <= bound) continue;  // no larger clique has it
+      if (crowd_[start] <= bound) continue;  // no larger clique has it
       if (work > kBoundBudget) break;
       uint64_t sum = size_[start];
-      std::vector<bool> open(n_, false);
-      for (int b : neighbours_[start]) open[b] = true;
+      absl::Span<const uint64_t> row = conflicts_.Row(start);
+      std::vector<uint64_t> open(row.begin(), row.end());
       for (int b : by_size) {
-        if (!open[b]) continue;
+        if (!(open[b / 64] >> (b % 64) & 1)) continue;
         sum += size_[b];
-        std::vector<bool> both(n_, false);
-        for (int c : neighbours_[b]) both[c] = open[c];
-        work += neighbours_[b].size();
-        open = std::move(both);
+        row = conflicts_.Row(b);
+        for (size_t w = 0; w < open.size(); ++w) open[w] &= row[w];
+        work += degree_[b];
       }
       bound = std::max(bound, sum);
     }
     return bound;
   }
 
-  // Total bytes of a block and all that conflict with it: the crowd it is in.
-  uint64_t Crowd(int b) const {
-    uint64_t sum = size_[b];
-    for (int other : neighbours_[b]) sum += size_[other];
-    return sum;
-  }
-
   template <typename Key>
   std::vector<int> OrderBy(Key key) const {
-    std::vector<int> order(n_);
-    std::iota(order.begin(), order.end(), 0);
+    std::vector<int> order = first_;
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return key(a) > key(b); });
     return order;
@@ -103,8 +101,8 @@ class Packer {
   Packing Best(uint64_t lower_bound) const {
     std::vector<std::vector<int>> orders = {
         OrderBy([&](int b) { return size_[b]; }),
-        OrderBy([&](int b) { return size_[b] * neighbours_[b].size(); }),
-        OrderBy([&](int b) { return Crowd(b); }),
+        OrderBy([&](int b) { return size_[b] * degree_[b]; }),
+        OrderBy([&](int b) { return crowd_[b]; }),
         OrderBy([](int) { return 0; }),
     };
     std::vector<int> order;
@@ -151,26 +149,52 @@ class Packer {
     return best;
   }
 
+  template <typename Visit>
+  void ForConflicts(int b, const Visit& visit) const {
+    absl::Span<const uint64_t> row = conflicts_.Row(b);
+    for (size_t w = 0; w < row.size(); ++w) {
+      for (uint64_t bits = row[w]; bits != 0; bits &= bits - 1) {
+        visit(static_cast<int>(w * 64) + __builtin_ctzll(bits));
+      }
+    }
+  }
+
   const int n_;
+  const ConflictMatrix& conflicts_;
+  const std::vector<int> first_;
   std::vector<uint64_t> size_;
-  std::vector<std::vector<int>> neighbours_;
+  std::vector<uint64_t> degree_;  // conflicts
+  // Total bytes of a block and all that conflict with it.
+  std::vector<uint64_t> crowd_;
 };
 
 }  // namespace
 
 Packing PackBlocks(absl::Span<const Block> blocks, uint64_t alignment) {
+  const int n = static_cast<int>(blocks.size());
   std::vector<uint64_t> bytes;
   for (const Block& b : blocks) bytes.push_back(b.bytes);
-  Packer packer(bytes, alignment, [&](int i, int j) {
-    return blocks[i].first <= blocks[j].last &&
-           blocks[j].first <= blocks[i].last;
-  });
-  return packer.Best(MostLiveBytes(blocks, alignment));
+  ConflictMatrix conflicts(n);
+  for (int i = 0; i < n; ++i) {
+    for (int j = i + 1; j < n; ++j) {
+      if (bytes[i] == 0 || bytes[j] == 0) continue;
+      if (blocks[i].first <= blocks[j].last &&
+          blocks[j].first <= blocks[i].last) {
+        conflicts.Set(i, j);
+      }
+    }
+  }
+  std::vector<int> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  return Packer(bytes, alignment, conflicts, std::move(order))
+      .Best(MostLiveBytes(blocks, alignment));
 }
 
 Packing PackConflicting(absl::Span<const uint64_t> bytes, uint64_t alignment,
-                        const std::function<bool(int, int)>& conflicts) {
-  Packer packer(bytes, alignment, conflicts);
+                        const ConflictMatrix& conflicts,
+                        absl::Span<const int> order) {
+  Packer packer(bytes, alignment, conflicts,
+                std::vector<int>(order.begin(), order.end()));
   return packer.Best(packer.CliqueBound());
 }
 

@@ -18,10 +18,10 @@
 #define WEFT_COMPILER_MEMORY_PACKING_H_
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "compiler/memory/conflicts.h"
 
 namespace weft {
 
@@ -39,9 +39,11 @@ struct Packing {
 
 Packing PackBlocks(absl::Span<const Block> blocks, uint64_t alignment);
 
-// Sizes alone; conflicts(i, j), i < j, says whether the two may not overlap.
+// Sizes, and which may not overlap. `order` has every block once: that in which
+// they are placed first, and which comes first of equals.
 Packing PackConflicting(absl::Span<const uint64_t> bytes, uint64_t alignment,
-                        const std::function<bool(int, int)>& conflicts);
+                        const ConflictMatrix& conflicts,
+                        absl::Span<const int> order);
 
 // The most bytes (each block padded) that are live at one position: no packing
 // is smaller.

@@ -93,11 +93,34 @@ TEST(PackingTest, TrainingChainIsNearTheBound) {
 TEST(PackingTest, ConflictsWithoutTime) {
   // A path 0 - 1 - 2 - 3: two colours are enough.
   std::vector<uint64_t> bytes = {100, 100, 100, 100};
-  Packing packing =
-      PackConflicting(bytes, 1, [](int i, int j) { return j - i == 1; });
-  EXPECT_EQ(packing.bytes, 200u);
-  Packing apart = PackConflicting(bytes, 1, [](int, int) { return true; });
-  EXPECT_EQ(apart.bytes, 400u);
+  ConflictMatrix path(4);
+  for (int i = 0; i < 3; ++i) path.Set(i, i + 1);
+  EXPECT_EQ(PackConflicting(bytes, 1, path, {0, 1, 2, 3}).bytes, 200u);
+  ConflictMatrix all(4);
+  for (int i = 0; i < 4; ++i) all.SetRun(i, 0, 4);
+  all.Mirror();
+  EXPECT_EQ(PackConflicting(bytes, 1, all, {3, 2, 1, 0}).bytes, 400u);
+}
+
+TEST(ConflictMatrixTest, RunsAndTheirMirror) {
+  const int n = 200;
+  ConflictMatrix matrix(n);
+  std::vector<std::vector<bool>> expected(n, std::vector<bool>(n, false));
+  uint64_t state = 7;
+  for (int i = 0; i < n; ++i) {
+    const int from = static_cast<int>(NextRandom(&state, n));
+    const int to = from + static_cast<int>(NextRandom(&state, n + 1 - from));
+    matrix.SetRun(i, from, to);
+    for (int j = from; j < to; ++j) {
+      if (i != j) expected[i][j] = expected[j][i] = true;
+    }
+  }
+  matrix.Mirror();
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < n; ++j) {
+      ASSERT_EQ(matrix.Has(i, j), expected[i][j]) << i << " " << j;
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "compiler/memory/registers.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "compiler/check/happens_before.h"
+#include "compiler/memory/conflicts.h"
 #include "compiler/memory/packing.h"
 #include "core/base/align.h"
 #include "core/base/status_macros.h"
@@ -22,25 +26,27 @@ std::vector<uint32_t> RegistersOf(const plan::Plan& plan, uint32_t arena) {
   return out;
 }
 
-void PlaceArena(const check::LiveRanges& live, uint32_t arena,
-                plan::Plan* plan) {
+void PlaceArena(const check::LiveRanges& live, const check::HappensBefore& hb,
+                uint32_t arena, plan::Plan* plan) {
   const std::vector<uint32_t> registers = RegistersOf(*plan, arena);
+  std::vector<uint32_t> copies;
+  for (uint32_t r : registers) copies.push_back(plan->registers(r).copies());
+  const RegisterConflicts found = FindConflicts(live, hb, registers, copies);
   std::vector<uint64_t> bytes;
-  for (uint32_t r : registers) {
+  for (uint32_t r : found.registers) {
     const plan::Register& reg = plan->registers(r);
     bytes.push_back(reg.bytes() * reg.copies());
   }
-  auto conflicts = [&](int i, int j) {
-    const plan::Register& a = plan->registers(registers[i]);
-    const plan::Register& b = plan->registers(registers[j]);
-    if (a.copies() > 1 || b.copies() > 1) return true;
-    return !live.NeverTogether(registers[i], registers[j]);
-  };
+  std::vector<int> order(registers.size());  // rows, by register
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return found.registers[a] < found.registers[b];
+  });
   const uint32_t device = plan->arenas(arena).device();
-  Packing packing =
-      PackConflicting(bytes, plan->devices(device).alignment(), conflicts);
+  Packing packing = PackConflicting(bytes, plan->devices(device).alignment(),
+                                    found.matrix, order);
   for (size_t i = 0; i < registers.size(); ++i) {
-    plan->mutable_registers(registers[i])->set_offset(packing.offsets[i]);
+    plan->mutable_registers(found.registers[i])->set_offset(packing.offsets[i]);
   }
   plan->mutable_arenas(arena)->set_bytes(packing.bytes);
 }
@@ -58,7 +64,7 @@ absl::Status PlaceRegisters(plan::Plan* plan) {
   check::LiveRanges live(spec, hb);
   for (int a = 0; a < plan->arenas_size(); ++a) {
     if (plan->arenas(a).kind() != plan::Arena::ACTIVATIONS) continue;
-    PlaceArena(live, static_cast<uint32_t>(a), plan);
+    PlaceArena(live, hb, static_cast<uint32_t>(a), plan);
   }
   return absl::OkStatus();
 }
