@@ -30,7 +30,8 @@ class Meter {
         const CollectiveSchedule& schedule, int64_t bytes)
       : topology_(topology),
         host_of_(HostOfPosition(group)),
-        sent_(group.size, 0) {
+        sent_(group.size, 0),
+        messages_(group.size, 0) {
     // Where each place begins.
     const std::vector<int64_t> sizes = BlockSizes(bytes, schedule.num_blocks);
     begin_ = {0};
@@ -41,6 +42,7 @@ class Meter {
   void Add(const CollectiveStep& step);
   CollectiveCost Total() {
     cost_.rank_bytes = *std::max_element(sent_.begin(), sent_.end());
+    cost_.messages = *std::max_element(messages_.begin(), messages_.end());
     return cost_;
   }
 
@@ -49,6 +51,7 @@ class Meter {
   std::vector<int> host_of_;
   std::vector<int64_t> begin_;
   std::vector<int64_t> sent_;
+  std::vector<int> messages_;
   CollectiveCost cost_;
 };
 
@@ -70,6 +73,8 @@ void Meter::Add(const CollectiveStep& step) {
       reduce[move.to] += bytes / topology_.reduce_bytes_per_s;
     }
     sent_[move.from] += bytes;
+    ++messages_[move.from];
+    ++messages_[move.to];
     cost_.total_bytes += bytes;
     if (across) cost_.across_bytes += bytes;
   }
@@ -88,6 +93,7 @@ struct Candidate {
   OrderClass order = OrderClass::kNone;
   CollectiveCost cost;
   bool fits = false;  // can, and in the order that is asked for
+  bool few = false;   // messages
 };
 
 std::string Line(const Candidate& c, OrderClass required) {
@@ -103,10 +109,30 @@ std::string Line(const Candidate& c, OrderClass required) {
     absl::StrAppend(&line, ", order ", Name(c.order));
   }
   if (!c.fits) absl::StrAppend(&line, " (", Name(required), " is asked for)");
+  if (!c.few) absl::StrAppend(&line, ", ", c.cost.messages, " messages");
   return line;
 }
 
+// How much longer a sum may take for a smaller plan.
+constexpr double kWorthFewMessages = 4;
+
+// Of those that fit; null where none does.
+const Candidate* Cheapest(const std::vector<Candidate>& all, bool few) {
+  const Candidate* best = nullptr;
+  for (const Candidate& c : all) {
+    if (!c.fits || (few && !c.few)) continue;
+    if (best == nullptr || c.cost.seconds < best->cost.seconds) best = &c;
+  }
+  return best;
+}
+
 }  // namespace
+
+int FewMessages(int ranks) {
+  int doublings = 0;
+  while ((int64_t{1} << doublings) < ranks) ++doublings;
+  return std::max(32, 4 * doublings);
+}
 
 CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
                       int64_t bytes, const CollectiveGroup& group,
@@ -123,7 +149,6 @@ absl::StatusOr<CollectiveChoice> ChooseAlgorithm(CollectiveKind kind,
                                                  const Topology& topology,
                                                  OrderClass required) {
   std::vector<Candidate> all;
-  const Candidate* best = nullptr;
   all.reserve(kNumCollectiveAlgorithms);
   for (int i = 1; i < kNumCollectiveAlgorithms; ++i) {
     Candidate c{static_cast<CollectiveAlgorithm>(i)};
@@ -133,12 +158,15 @@ absl::StatusOr<CollectiveChoice> ChooseAlgorithm(CollectiveKind kind,
       c.cost = CostOf(kind, c.algorithm, bytes, group, topology);
       c.fits = required == OrderClass::kNone || c.order == OrderClass::kNone ||
                c.order == required;
+      c.few = c.cost.messages <= FewMessages(group.size);
     }
     all.push_back(std::move(c));
-    if (!all.back().fits) continue;
-    if (best == nullptr || all.back().cost.seconds < best->cost.seconds) {
-      best = &all.back();
-    }
+  }
+  const Candidate* best = Cheapest(all, false);
+  const Candidate* few = Cheapest(all, true);
+  if (few != nullptr &&
+      few->cost.seconds < kWorthFewMessages * best->cost.seconds) {
+    best = few;
   }
   std::string explain;
   for (const Candidate& c : all) {

@@ -44,6 +44,7 @@ struct Topology {
 struct CollectiveCost {
   double seconds = 0;
   int steps = 0;
+  int messages = 0;          // that the busiest rank sends and receives
   int64_t rank_bytes = 0;    // that the rank which sends most sends
   int64_t total_bytes = 0;   // that all ranks send
   int64_t across_bytes = 0;  // of these, between hosts
@@ -62,8 +63,14 @@ struct CollectiveChoice {
   std::string explain;
 };
 
-// The cheapest; of equals the first by enumerator. With `required` only what
-// reduces in that class, or reduces nothing. kBadValue where none is left.
+// Sends and receives of a rank that a choice does not count: so many nodes are
+// in each rank's plan for each collective.
+int FewMessages(int ranks);
+
+// The cheapest; of equals the first by enumerator. Where it needs more messages
+// of a rank than FewMessages, the cheapest that does not, unless that takes
+// four times as long: plans must not grow as the ranks do. With `required` only
+// what reduces in that class, or reduces nothing. kBadValue where none is left.
 absl::StatusOr<CollectiveChoice> ChooseAlgorithm(
     CollectiveKind kind, int64_t bytes, const CollectiveGroup& group,
     const Topology& topology = {}, OrderClass required = OrderClass::kNone);

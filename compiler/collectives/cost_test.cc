@@ -128,6 +128,26 @@ TEST(ChooseTest, ByOrderClass) {
   }
 }
 
+// All a rank's messages are nodes of its plan.
+TEST(ChooseTest, FewMessagesWithManyRanks) {
+  for (int size : {8, 16, 60, 64, 100, 256, 1000}) {
+    for (int64_t bytes : {4, 4 << 10, 64 << 10}) {
+      auto choice = ChooseAlgorithm(Kind::kAllReduce, bytes, {size, 0, {}}, {},
+                                    OrderClass::kTree);
+      ASSERT_TRUE(choice.ok()) << choice.status();
+      EXPECT_LE(choice->cost.messages, FewMessages(size)) << size << "\n"
+                                                          << choice->explain;
+    }
+  }
+  // Where that would take far longer, many.
+  auto choice = ChooseAlgorithm(Kind::kAllReduce, 64 << 20, {60, 0, {}}, {},
+                                OrderClass::kTree);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->algorithm, Algorithm::kThreeStage) << choice->explain;
+  EXPECT_EQ(choice->cost.messages, 4 * 59);
+  EXPECT_THAT(choice->explain, HasSubstr("236 messages"));
+}
+
 TEST(ChooseTest, ExplainsTheAlternatives) {
   auto choice = ChooseAlgorithm(Kind::kAllReduce, 1 << 20, {6, 0, {}}, {},
                                 OrderClass::kTree);
