@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/graph/text.h"
 #include "core/graph/verify.h"
+#include "core/reference/gradient_check.h"
 #include "core/reference/interpreter.h"
 #include "core/reference/job_interpreter.h"
 #include "gmock/gmock.h"
@@ -285,6 +286,117 @@ TEST(DataParallelTest, ControlEdgesSurvive) {
     }
     EXPECT_EQ(found, 2);
   }
+}
+
+// ---- Bundles
+
+constexpr int kMicroBatches = 8;
+
+// Sums of several shapes, one of another dtype, and one in a stage of its own.
+Graph Sample() {
+  auto graph = ParseGraph(R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [2, 3]}
+%a = Mul(%x, %x)
+%b = ReduceSum(%x) {keepdims: 0}
+%c = ReduceMean(%a) {axes: [0], keepdims: 0}
+%d = Cast(%b) {to: f64}
+%suma = weft.Accumulate(%a) {count: 8}
+%sumb = weft.Accumulate(%b) {count: 8}
+%sumc = weft.Accumulate(%c) {count: 8}
+%sumd = weft.Accumulate(%d) {count: 8}
+%sume = weft.Accumulate(%x) {count: 8}
+%both = Add(%suma, %sumc)
+%o = weft.Output(%both) {name: "both"}
+%p = weft.Output(%sumb) {name: "b"}
+%q = weft.Output(%sumd) {name: "d"}
+%r = weft.Output(%sume) {name: "e"}
+})");
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  graph->FindNode("sume")->stage = 1;
+  return *std::move(graph);
+}
+
+std::vector<Feeds> Batches(int first, int count) {
+  std::vector<Feeds> feeds(count);
+  for (int i = 0; i < count; ++i) {
+    feeds[i]["x"] = {Literal::FromDoubles(
+        {DType::kF32, Shape({2, 3})},
+        RandomLiteral(Shape({2, 3}), 1 + first + i).ToDoubles())};
+  }
+  return feeds;
+}
+
+int Count(const Graph& graph, OpId op) {
+  int count = 0;
+  for (const Node* node : graph.Nodes()) count += node->Is(op) ? 1 : 0;
+  return count;
+}
+
+// The graphs of all ranks, whose results must be those of one.
+std::vector<Graph> ExpectSameBits(DataParallelSpec spec) {
+  const Graph whole = Sample();
+  auto expected = Interpret(whole, {}, Batches(0, kMicroBatches));
+  EXPECT_TRUE(expected.ok()) << expected.status();
+  const int here = kMicroBatches / spec.ranks;
+  std::vector<Graph> graphs;
+  std::vector<RankProgram> job;
+  for (spec.rank = 0; spec.rank < spec.ranks; ++spec.rank) {
+    graphs.push_back(whole.Clone());
+    EXPECT_TRUE(MakeDataParallel(&graphs.back(), spec).ok());
+    EXPECT_TRUE(VerifyGraph(graphs.back()).ok()) << VerifyGraph(graphs.back());
+  }
+  for (int r = 0; r < spec.ranks; ++r) {
+    job.push_back({&graphs[r], {}, Batches(r * here, here)});
+  }
+  auto results = InterpretJob(job, JobOrder::kInOrder);
+  EXPECT_TRUE(results.ok()) << results.status();
+  if (!results.ok()) return graphs;
+  for (int r = 0; r < spec.ranks; ++r) {
+    EXPECT_TRUE((*results)[r].outputs == expected->outputs) << "rank " << r;
+  }
+  return graphs;
+}
+
+TEST(DataParallelTest, ManyRanksHaveTheBitsOfOne) {
+  for (int ranks : {2, 4, 8}) {
+    for (int64_t bundle_bytes : {0, 32, 1 << 20}) {
+      DataParallelSpec spec;
+      spec.ranks = ranks;
+      spec.fixed_order = true;
+      spec.bundle_bytes = bundle_bytes;
+      ExpectSameBits(spec);
+    }
+  }
+}
+
+TEST(DataParallelTest, SmallSumsTravelTogether) {
+  DataParallelSpec spec;
+  spec.ranks = 2;
+  spec.algorithm = CollectiveAlgorithm::kDirect;
+  spec.bundle_bytes = 0;
+  EXPECT_EQ(Count(ExpectSameBits(spec)[0], OpId::kSend), 5);
+  // f32, f64, and the other stage.
+  spec.bundle_bytes = 1 << 20;
+  EXPECT_EQ(Count(ExpectSameBits(spec)[1], OpId::kSend), 3);
+  // 6 elements and 1; 3.
+  spec.bundle_bytes = 7 * 4;
+  EXPECT_EQ(Count(ExpectSameBits(spec)[0], OpId::kSend), 4);
+}
+
+TEST(DataParallelTest, ASumThatWaitsForAnotherTravelsLater) {
+  auto graph = ParseGraph(R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [2]}
+%first = weft.Accumulate(%x) {count: 2}
+%scaled = Mul(%x, %first)
+%second = weft.Accumulate(%scaled) {count: 2}
+%o = weft.Output(%second) {name: "o"}
+})");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  DataParallelSpec spec;
+  spec.ranks = 2;
+  ASSERT_TRUE(MakeDataParallel(&*graph, spec).ok());
+  EXPECT_TRUE(graph->TopologicalOrder().ok());
+  EXPECT_EQ(Count(*graph, OpId::kSend), 2);
 }
 
 }  // namespace
