@@ -66,7 +66,7 @@ struct CompileOptions {
   // "order", "plan".
   std::function<void(absl::string_view step, absl::string_view text)> dump;
   // Called when a step is done: "verify", "placement", "partition", "order",
-  // "emit", "memory", "validate", "check". For who measures them.
+  // "emit", "memory", "hash", "check". For who measures them.
   std::function<void(absl::string_view step)> done;
 };
 

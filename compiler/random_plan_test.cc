@@ -6,14 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/check/check.h"
+#include "compiler/check/happens_before.h"
 #include "compiler/compile.h"
+#include "compiler/memory/conflicts.h"
 #include "compiler/partition/by_rank.h"
 #include "compiler/testing/fake_oracle.h"
 #include "compiler/testing/symbolic_run.h"
 #include "core/base/status_macros.h"
 #include "core/graph/rates.h"
 #include "core/graph/text.h"
+#include "core/plan/actor_spec.h"
 #include "core/plan/job.h"
+#include "core/plan/plan.h"
 #include "core/plan/print.h"
 #include "gtest/gtest.h"
 
@@ -188,8 +192,37 @@ void Teach(FakeOracle* oracle) {
   oracle->Answer(OpId::kExp).workspace_bytes = 100;
 }
 
+// What the memory planner asks at once is what it would be told pair by pair.
+// Returns the pairs in conflict.
+int ExpectExactConflicts(const plan::Plan& plan) {
+  auto view = plan::PlanView::Create(&plan);
+  auto spec = plan::PlanToActorSpec(*view);
+  auto hb = check::HappensBefore::Create(
+      *spec, check::HappensBefore::PeriodsFor(*spec));
+  EXPECT_TRUE(hb.ok()) << hb.status();
+  check::LiveRanges live(*spec, *hb);
+  std::vector<uint32_t> registers, copies;
+  for (uint32_t r = 0; r < view->num_registers(); ++r) {
+    if (view->reg(r).alias_of() != 0 || view->reg(r).copies() > 1) continue;
+    registers.push_back(r);
+    copies.push_back(1);
+  }
+  const RegisterConflicts found = FindConflicts(live, *hb, registers, copies);
+  int conflicts = 0;
+  for (int i = 0; i < found.matrix.size(); ++i) {
+    for (int j = 0; j < found.matrix.size(); ++j) {
+      if (i == j) continue;
+      const uint32_t a = found.registers[i], b = found.registers[j];
+      EXPECT_EQ(found.matrix.Has(i, j), !live.NeverTogether(a, b))
+          << view->RegisterName(a) << " " << view->RegisterName(b);
+      conflicts += found.matrix.Has(i, j) ? 1 : 0;
+    }
+  }
+  return conflicts;
+}
+
 TEST(RandomPlanTest, PlansComputeWhatTheirGraphsSay) {
-  int copies = 0, scratch = 0, updates = 0, groups = 0;
+  int copies = 0, scratch = 0, updates = 0, groups = 0, conflicts = 0;
   for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
     const int micro_batches = 1 + static_cast<int>(seed % 4);
     Graph graph = RandomGraph(seed, micro_batches).Make();
@@ -197,6 +230,7 @@ TEST(RandomPlanTest, PlansComputeWhatTheirGraphsSay) {
     Teach(&oracle);
     auto plan = Compile(graph, OptionsFor(seed, micro_batches), oracle);
     ASSERT_TRUE(plan.ok()) << plan.status() << "\n" << PrintGraph(graph);
+    conflicts += ExpectExactConflicts(*plan);
     auto wanted = EvaluateGraph(graph, micro_batches, kPeriods);
     ASSERT_TRUE(wanted.ok()) << wanted.status();
     for (uint64_t schedule = 1; schedule <= 3; ++schedule) {
@@ -222,6 +256,7 @@ TEST(RandomPlanTest, PlansComputeWhatTheirGraphsSay) {
   }
   // The graphs are not all trivial.
   EXPECT_GT(copies, kGraphs);
+  EXPECT_GT(conflicts, kGraphs);
   EXPECT_GT(scratch, kGraphs);
   EXPECT_GT(updates, kGraphs / 4);
   EXPECT_GT(groups, kGraphs / 8);
@@ -309,6 +344,7 @@ TEST_P(RankTest, RanksTogetherComputeWhatTheWholeDoes) {
       }
     }
     for (const plan::Plan& plan : job->plans) {
+      ExpectExactConflicts(plan);
       for (const plan::Channel& channel : plan.channels()) {
         (channel.tensor().dtype() == 0 ? words : sends) += 1;
       }

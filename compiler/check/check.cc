@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/check/greedy_run.h"
 #include "compiler/check/happens_before.h"
 #include "compiler/check/liveness.h"
 #include "compiler/check/memory_proof.h"
@@ -318,9 +319,11 @@ absl::Status CheckPlan(const plan::Plan& plan) {
   WEFT_RETURN_IF_ERROR(ProveRates(view));
   WEFT_ASSIGN_OR_RETURN(actor::TableSpec spec, plan::PlanToActorSpec(view));
   const uint32_t periods = HappensBefore::PeriodsFor(spec);
-  WEFT_RETURN_IF_ERROR(ProveLiveness(view, spec, periods));
+  WEFT_ASSIGN_OR_RETURN(GreedyRun run, RunGreedily(spec, periods));
+  WEFT_RETURN_IF_ERROR(ProveLiveness(view, spec, periods, run));
   WEFT_RETURN_IF_ERROR(ProveDevices(view));
-  WEFT_ASSIGN_OR_RETURN(HappensBefore hb, HappensBefore::Create(spec, periods));
+  WEFT_ASSIGN_OR_RETURN(HappensBefore hb,
+                        HappensBefore::Create(spec, periods, run));
   WEFT_RETURN_IF_ERROR(ProveAliases(view, hb));
   WEFT_RETURN_IF_ERROR(ProveMemory(view, spec, hb));
   return ArenaProof(view).Run();

@@ -89,6 +89,11 @@ uint32_t HappensBefore::PeriodsFor(const actor::TableSpec& spec) {
 absl::StatusOr<HappensBefore> HappensBefore::Create(
     const actor::TableSpec& spec, uint32_t periods) {
   WEFT_ASSIGN_OR_RETURN(GreedyRun run, RunGreedily(spec, periods));
+  return Create(spec, periods, run);
+}
+
+absl::StatusOr<HappensBefore> HappensBefore::Create(
+    const actor::TableSpec& spec, uint32_t periods, const GreedyRun& run) {
   if (!run.complete) {
     return MakeError(
         ErrorCode::kPlanRefuted,

@@ -38,6 +38,8 @@
 
 namespace weft::check {
 
+struct GreedyRun;
+
 struct ActRef {
   uint32_t actor = 0;  // index into TableSpec::actors
   uint32_t act = 0;    // from 0, over all periods
@@ -56,6 +58,10 @@ class HappensBefore {
   // spec must hold all actors that its ports name.
   static absl::StatusOr<HappensBefore> Create(const actor::TableSpec& spec,
                                               uint32_t periods);
+  // Of a run of these periods that is there already.
+  static absl::StatusOr<HappensBefore> Create(const actor::TableSpec& spec,
+                                              uint32_t periods,
+                                              const GreedyRun& run);
 
   // `a` is done before `b` begins, whatever the timing. False for a == b.
   // Pre-condition: both acts lie within the periods.

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "compiler/check/greedy_run.h"
 #include "core/actor/spec.h"
 #include "core/plan/plan.h"
 
@@ -17,7 +18,8 @@ namespace weft::check {
 // order of a stream, or an order edge less) after which they all do.
 // Pre-condition: rates balance, and `spec` is PlanToActorSpec(view).
 absl::Status ProveLiveness(const plan::PlanView& view,
-                           const actor::TableSpec& spec, uint32_t periods);
+                           const actor::TableSpec& spec, uint32_t periods,
+                           const GreedyRun& run);
 
 }  // namespace weft::check
 

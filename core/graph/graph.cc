@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <queue>
 
 #include "absl/strings/ascii.h"
@@ -168,19 +169,30 @@ std::vector<Node*> Graph::Nodes() {
 }
 
 absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder() const {
+  const auto for_edges = [](const Node& node, const auto& visit) {
+    for (Value v : node.inputs()) {
+      if (v.valid()) visit(v.node);
+    }
+    for (int32_t from : node.control_inputs()) visit(from);
+  };
   std::vector<int> missing(nodes_.size(), 0);  // predecessors, by edge
-  std::vector<std::vector<int32_t>> successors(nodes_.size());
+  // Successors of node i: from begin[i] on, up to those of node i + 1.
+  std::vector<int> begin(nodes_.size() + 1, 0);
+  const std::vector<const Node*> nodes = Nodes();
+  for (const Node* node : nodes) {
+    for_edges(*node, [&](int32_t from) {
+      ++begin[from + 1];
+      ++missing[node->id()];
+    });
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<int32_t> successors(begin.back());
+  std::vector<int> next(begin.begin(), begin.end() - 1);
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>>
       ready;
-  for (const Node* node : Nodes()) {
-    auto edge = [&](int32_t from) {
-      successors[from].push_back(node->id());
-      ++missing[node->id()];
-    };
-    for (Value v : node->inputs()) {
-      if (v.valid()) edge(v.node);
-    }
-    for (int32_t from : node->control_inputs()) edge(from);
+  for (const Node* node : nodes) {
+    for_edges(*node,
+              [&](int32_t from) { successors[next[from]++] = node->id(); });
     if (missing[node->id()] == 0) ready.push(node->id());
   }
   std::vector<const Node*> order;
@@ -189,8 +201,8 @@ absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder() const {
     int32_t id = ready.top();
     ready.pop();
     order.push_back(node(id));
-    for (int32_t to : successors[id]) {
-      if (--missing[to] == 0) ready.push(to);
+    for (int i = begin[id]; i < begin[id + 1]; ++i) {
+      if (--missing[successors[i]] == 0) ready.push(successors[i]);
     }
   }
   if (static_cast<int>(order.size()) == num_live_) return order;
