@@ -217,7 +217,7 @@ TEST(RanksTest, ALostRankEndsTheJob) {
   ASSERT_TRUE(Train(OnRanks(job, 4, {"steps=2", "epochs=0"})).ok());
   const size_t threads = NumThreads();
   absl::Status status =
-      Train(OnRanks(job, 4, {}, "lose_peer_after=2000")).status();
+      Train(OnRanks(job, 4, {}, "lose_peer_after=200")).status();
   EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("is lost"));
   EXPECT_EQ(ExitCodeOf(status), 138);
@@ -392,7 +392,7 @@ TEST(RanksTest, TheCommandEndsWhenARankIsLost) {
   TestJob job("command_lost", Mlp());
   Ended ended =
       job.Weft({"train", job.path(), "--virtual-ranks", "2",
-                "--transport-options", "lose_peer_after=500", "--quiet"})
+                "--transport-options", "lose_peer_after=100", "--quiet"})
           .Wait();
   EXPECT_EQ(ended.exit_code, 138) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr(ErrorName(ErrorCode::kPeerLost)));
