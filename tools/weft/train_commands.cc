@@ -165,6 +165,11 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
                      absl::StrCat("--virtual-ranks is ", flags.virtual_ranks,
                                   ", expected 1 to ", kMaxVirtualRanks));
   }
+  if (flags.virtual_ranks == 1 && !flags.transport_options.empty()) {
+    return MakeError(ErrorCode::kBadValue,
+                     "--transport-options is of the transport between ranks; "
+                     "one rank has none (see --virtual-ranks)");
+  }
   TrainOptions options = MakeOptions(*context, flags);
   options.on_session = [](runtime::Session* session) {
     g_session.store(session);

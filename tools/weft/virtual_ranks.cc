@@ -133,8 +133,11 @@ class VirtualRanks {
       options->progress = false;
       options->dumps = {};
     }
-    runs_.push_back(
-        std::make_unique<TrainingRun>(*options, job_, std::move(directory)));
+    // A map of a message that was parsed from text may settle when it is first
+    // read: no two ranks read the same.
+    jobs_.push_back(std::make_unique<job::Job>(job_));
+    runs_.push_back(std::make_unique<TrainingRun>(*options, *jobs_.back(),
+                                                  std::move(directory)));
     rank_options_.push_back(std::move(options));
   }
 
@@ -162,6 +165,7 @@ class VirtualRanks {
   std::optional<Transport> transport_;
   std::unique_ptr<runtime::HostThreads> threads_;
   std::vector<std::unique_ptr<TrainOptions>> rank_options_;
+  std::vector<std::unique_ptr<job::Job>> jobs_;
   std::vector<std::unique_ptr<TrainingRun>> runs_;
   Mutex mu_;
   absl::Status first_failure_ WEFT_GUARDED_BY(mu_);
