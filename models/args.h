@@ -24,8 +24,8 @@
 namespace weft::models {
 
 inline constexpr int64_t kMaxSize = 1 << 24;
-// Layers of a kind: beyond, a plan takes minutes and gigabytes to make.
-inline constexpr int64_t kMaxLayers = 256;
+// Layers of a kind: beyond, plans take longer than 10 seconds to make.
+inline constexpr int64_t kMaxLayers = 1024;
 
 class ArgReader {
  public:

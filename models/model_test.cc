@@ -120,7 +120,7 @@ TEST(ModelTest, GptArguments) {
            {"heads", "4", "width 6 is not a multiple of heads 4"},
            {"context", "3", "context 3, the samples of the data have 4"},
            {"layers", "0", "'layers' is '0'"},
-           {"layers", "257", "expected a count of 1 to 256"},
+           {"layers", "1025", "expected a count of 1 to 1024"},
            {"tied", "yes", "'tied' is 'yes'"},
            {"classes", "1", "'classes' is '1'"},
            {"hidden", "5", "no argument 'hidden'"}}) {

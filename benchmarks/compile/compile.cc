@@ -1,10 +1,11 @@
 // What it costs to make a rank's plan: from a model to a plan that is proven,
 // for growing models and numbers of ranks. Each rank runs two micro-batches of
-// a step; the plan is that of rank 0. Devices answer at once and run all ops
-// but those that the pipeline must not use, so this is the compiler alone.
+// a step; the plan is that of rank 0. The one device answers at once and
+// runs all ops, so this is the compiler alone.
 //
 //   compile --layers=25,50,100,200 --ranks=1,8,64
 //   compile --model=resnet18 --ranks=1
+//   compile --layers=12 --width=512 --ranks=48,64
 //   compile --layers=50 --ranks=64 --algorithm=ring
 //
 // RESULT lines (benchmarks/result.h), one a metric: nodes after passes and
@@ -44,6 +45,7 @@ struct Options {
   std::string model = "gpt";
   std::vector<int> layers = {25, 50, 100, 200};
   std::vector<int> ranks = {1, 8, 64};
+  int width = 8;
   std::string algorithm = "auto";
   bool tree = false;
 };
@@ -80,7 +82,9 @@ absl::StatusOr<Graph> BuildTraining(const Options& options, int layers,
   if (options.model == "gpt") {
     input.classes = 16;
     input.context = 8;
-    args = {{"layers", absl::StrCat(layers)}, {"width", "8"}, {"heads", "2"}};
+    args = {{"layers", absl::StrCat(layers)},
+            {"width", absl::StrCat(options.width)},
+            {"heads", "2"}};
   } else {
     input.image = Shape({28, 28});
     spec.data.image = input.image;
@@ -169,6 +173,7 @@ int Main(int argc, char** argv) {
   CLI::App app("What it costs to make a rank's plan");
   app.add_option("--model", options.model, "gpt, mlp, lenet, resnet18");
   app.add_option("--layers", options.layers, "of gpt")->delimiter(',');
+  app.add_option("--width", options.width, "of gpt, an even number");
   app.add_option("--ranks", options.ranks)->delimiter(',');
   app.add_option("--algorithm", options.algorithm, "of the sums over ranks");
   app.add_flag("--tree", options.tree, "only sums of the order class TREE");
