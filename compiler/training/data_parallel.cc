@@ -187,6 +187,13 @@ class Sharder {
     all.device = like.device;
     all.stage = like.stage;
     const TensorType type = graph_.type(part);
+    // Many are of one size, and looking at all algorithms takes its time.
+    const auto key = std::make_pair(type.dtype, type.shape.num_elements());
+    auto [chosen, is_new] = chosen_.try_emplace(key, spec_.algorithm);
+    if (is_new) {
+      WEFT_ASSIGN_OR_RETURN(chosen->second, AlgorithmOf(all, type));
+    }
+    all.algorithm = chosen->second;
     return AddCollective(&graph_, all, part, type);
   }
 
@@ -203,6 +210,8 @@ class Sharder {
 
   Graph& graph_;
   const DataParallelSpec& spec_;
+  // By dtype and elements.
+  std::map<std::pair<DType, int64_t>, CollectiveAlgorithm> chosen_;
 };
 
 }  // namespace
