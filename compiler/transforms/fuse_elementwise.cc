@@ -1,6 +1,7 @@
 #include "compiler/transforms/fuse_elementwise.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +61,7 @@ class Fuser {
   bool FitsTogether(int a, int b) const;
   bool HasDetour(int from, int to);
   void Merge(int from, int into);
+  int StretchOf(int position);
   void Predecessors(int region, std::vector<int>* out) const;
 
   std::vector<Value> Operands(const std::vector<int32_t>& nodes) const;
@@ -77,8 +79,11 @@ class Fuser {
   std::vector<int> position_;    // by node id, in topological order
   std::vector<int> region_of_;   // by node id
   std::vector<Region> regions_;  // by first member's visit; empty when merged
-  int search_ = 0;               // of HasDetour, by number
-  std::vector<int> seen_in_;     // by region: the last search that met it
+  // By position: one before it in its stretch, or itself. A stretch is a run of
+  // positions that no region of several nodes sticks out of.
+  std::vector<int> stretch_;
+  int search_ = 0;            // of HasDetour, by number
+  std::vector<int> seen_in_;  // by region: the last search that met it
 };
 
 absl::StatusOr<bool> Fuser::Run() {
@@ -94,6 +99,8 @@ absl::StatusOr<bool> Fuser::Run() {
     regions_.back().nodes = {order[i]->id()};
   }
   seen_in_.assign(regions_.size(), 0);
+  stretch_.resize(regions_.size());
+  std::iota(stretch_.begin(), stretch_.end(), 0);
   for (const Node* node : order) Visit(*node);
   bool changed = false;
   for (const Region& region : regions_) {
@@ -182,9 +189,11 @@ void Fuser::Predecessors(int region, std::vector<int>* out) const {
 
 // True where a path leads from region `from` to region `to` through a third
 // one: as one node the two would wait for themselves. Regions made so far have
-// none.
+// none. What lies before the stretch of `from` is on no such path: edges lead
+// to later positions, and regions back to none of another stretch.
 bool Fuser::HasDetour(int from, int to) {
   ++search_;
+  const int first = StretchOf(position_[regions_[from].nodes[0]]);
   std::vector<int> pending;
   std::vector<int> before;
   // True where the search has come back to `from`, other than straight from
@@ -196,6 +205,7 @@ bool Fuser::HasDetour(int from, int to) {
       if (r == from && region != to) return true;
       if (r == from || r == to || seen_in_[r] == search_) continue;
       seen_in_[r] = search_;
+      if (position_[regions_[r].nodes[0]] < first) continue;
       pending.push_back(r);
     }
     return false;
@@ -220,6 +230,21 @@ void Fuser::Merge(int from, int into) {
   b.instructions += a.instructions;
   if (b.compute == DType::kInvalid) b.compute = a.compute;
   a = Region();
+  const int first = position_[b.nodes.front()];
+  const int last = position_[b.nodes.back()];
+  for (int at = StretchOf(last); at > first; at = StretchOf(last)) {
+    stretch_[at] = at - 1;
+  }
+}
+
+// The first position of its stretch.
+int Fuser::StretchOf(int position) {
+  int first = position;
+  while (stretch_[first] != first) first = stretch_[first];
+  while (position != first) {
+    position = std::exchange(stretch_[position], first);
+  }
+  return first;
 }
 
 // Values that the nodes read and do not make, in the order of first use.
