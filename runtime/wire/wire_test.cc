@@ -429,6 +429,43 @@ TEST_F(WireTest, ALostPeerIsNamed) {
   }
 }
 
+TEST_F(WireTest, ARankThatDoesNotConnectIsNamed) {
+  LocalRendezvous meeting(2, kLong);
+  // Rank 0 gives an address, and then does nothing.
+  std::thread silent([&] {
+    EXPECT_TRUE(meeting.AllGather(0, "wire/address", "somewhere").ok());
+  });
+  WireOptions options = OptionsOf(1, 2, &meeting, {});
+  options.connect_ns = 0;
+  absl::Status status = Wire::Connect(options, 0).status();
+  silent.join();
+  EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("rank 1 could not connect with these ranks in time: 0"));
+  // Nobody waits for who has given up.
+  EXPECT_TRUE(IsError(meeting.AllGather(0, "wire/connected", "").status(),
+                      ErrorCode::kPeerLost));
+}
+
+// One side hears it from the transport, the other where they meet.
+TEST_F(WireTest, RanksThatDoNotBelongTogetherDoNotConnect) {
+  LocalRendezvous meeting(2, kLong);
+  absl::Status statuses[2];
+  std::vector<std::thread> threads;
+  for (uint32_t r : {0, 1}) {
+    threads.emplace_back([&, r] {
+      WireOptions options = OptionsOf(r, 2, &meeting, {});
+      options.config.epoch += r;
+      statuses[r] = Wire::Connect(options, 0).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_TRUE(IsError(status, ErrorCode::kPeerRefused)) << status;
+  }
+}
+
 TEST_F(WireTest, AllLeaveTogether) {
   ConnectPair(1);
   for (Rank& rank : ranks_) rank.program.reset();
