@@ -5,8 +5,8 @@
 #include <numeric>
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/placement/device_names.h"
 #include "compiler/rates/rates.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -326,26 +326,6 @@ class Splitter {
 };
 
 }  // namespace
-
-absl::StatusOr<std::pair<int, std::string>> SplitDevice(
-    absl::string_view device, absl::string_view node, int ranks) {
-  if (device.size() < 2 || device[0] != 'w' || device[1] < '0' ||
-      device[1] > '9') {
-    return std::make_pair(kUnknown, std::string(device));
-  }
-  const size_t slash = std::min(device.find('/'), device.size());
-  int rank = 0;
-  if (!absl::SimpleAtoi(device.substr(1, slash - 1), &rank) || rank >= ranks ||
-      slash + 1 == device.size()) {
-    return MakeError(
-        ErrorCode::kDeviceNotFound,
-        absl::StrCat("node '", node, "': '", device,
-                     "' is no device of this job, which has the ranks w0 to w",
-                     ranks - 1, " (expected for example w0 or w0/cpu:0)"));
-  }
-  std::string rest(slash == device.size() ? "" : device.substr(slash + 1));
-  return std::make_pair(rank, std::move(rest));
-}
 
 absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph, int ranks,
                                            int micro_batches) {

@@ -25,19 +25,12 @@
 #define WEFT_COMPILER_PARTITION_BY_RANK_H_
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "core/graph/graph.h"
 
 namespace weft {
-
-// "w1/sim:0" as {1, "sim:0"}, "sim:0" as {-1, "sim:0"}. kDeviceNotFound names
-// what is no rank of `ranks`; `node` is for messages.
-absl::StatusOr<std::pair<int, std::string>> SplitDevice(
-    absl::string_view device, absl::string_view node, int ranks);
 
 struct RankAssignment {
   int ranks = 1;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/placement/device_names.h"
 #include "core/base/error.h"
 #include "core/graph/text.h"
 #include "gmock/gmock.h"

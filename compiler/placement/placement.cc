@@ -178,7 +178,13 @@ class Placer {
 
   absl::StatusOr<uint32_t> Target(const Node& node) const {
     if (!node.device.empty()) {
-      auto device = FindDevice(options_.devices, node.device);
+      std::string name = node.device;
+      if (options_.ranks > 1) {
+        WEFT_ASSIGN_OR_RETURN(auto split,
+                              SplitDevice(name, node.name(), options_.ranks));
+        name = split.second;
+      }
+      auto device = FindDevice(options_.devices, name);
       if (device.ok()) return device;
       return Annotate(device.status(),
                       absl::StrCat("node '", node.name(), "'"));

@@ -73,6 +73,9 @@ struct PlacementOptions {
   absl::Span<const plan::Device> devices;
   uint32_t default_device = 0;
   bool strict = false;
+  // Of a graph of all ranks: whatever the rank in front of a device, all have
+  // these.
+  int ranks = 1;
 };
 
 // Errors: kNoKernel, kDeviceNotFound, kBadGraph (a variable that is not in

@@ -220,7 +220,7 @@ absl::StatusOr<uint64_t> Session::Run(absl::string_view program,
   absl::StatusOr<uint64_t> done = control.Run(first_step, periods);
   if (!done.ok()) {
     s.broken = done.status();
-    if (s.wire != nullptr) s.wire->Abort(s.broken);
+    GiveUp(s.broken);
   }
   if (control.stuck()) s.stuck = true;
   return done;
@@ -231,6 +231,10 @@ absl::Status Session::Leave() {
   WEFT_RETURN_IF_ERROR(s.broken);
   if (s.wire == nullptr) return absl::OkStatus();
   return s.wire->Leave();
+}
+
+void Session::GiveUp(const absl::Status& cause) {
+  if (impl_->wire != nullptr) impl_->wire->Abort(cause);
 }
 
 void Session::RequestStop() {

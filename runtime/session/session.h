@@ -131,6 +131,9 @@ class Session {
   // The last run is over on this rank: waits until it is on all, and closes the
   // connections. Without it the other ranks see this one die. OK on one rank.
   absl::Status Leave();
+  // Tells the other ranks that this one gives up, and why. Run does so itself
+  // where it fails.
+  void GiveUp(const absl::Status& cause);
 
   // Sticky: the run in progress ends at the end of its lease and later ones
   // return 0 periods at once, until ClearStop().

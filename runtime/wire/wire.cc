@@ -481,7 +481,8 @@ absl::Status Wire::OnLastWords(const Link& link,
 // ---- The end ----------------------------------------------------------------
 
 void Wire::Abort(const absl::Status& cause) {
-  if (left_) return;
+  if (left_ || aborted_) return;
+  aborted_ = true;
   LastWords words;
   words.code = static_cast<uint32_t>(ErrorCodeOf(cause));
   words.size = static_cast<uint32_t>(

@@ -144,7 +144,7 @@ class Wire {
   // Takes what has come; `any`: something has.
   absl::Status Poll(bool* any);
 
-  // Tells every peer that this rank gives up.
+  // Tells every peer that this rank gives up; once.
   void Abort(const absl::Status& cause);
   // Waits until every rank has come to its end, and closes.
   absl::Status Leave();
@@ -211,6 +211,7 @@ class Wire {
   std::array<TransportEvent, 64> events_;
   absl::Status failure_;
   bool left_ = false;
+  bool aborted_ = false;  // the peers were told
 };
 
 }  // namespace weft::runtime

@@ -61,6 +61,14 @@ void Worker::WriteReport() {
       const int port = static_cast<int>(b.port);
       switch (b.kind) {
         case actor::Blocker::kInput: {
+          if (port >= view.task(task).inputs_size()) {
+            const plan::Channel& channel = view.proto().channels(
+                static_cast<int>(view.task(task).channel()) - 1);
+            lacks.push_back(absl::StrCat(
+                channel.receives() ? "the data of " : "a credit of ",
+                plan::ChannelName(channel)));
+            break;
+          }
           uint32_t reg = view.task(task).inputs(port).register_();
           lacks.push_back(absl::StrCat("data from ",
                                        view.TaskName(view.producer(reg).task)));

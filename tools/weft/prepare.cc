@@ -164,7 +164,7 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
   }
   // This process holds the state once more on its way to and from checkpoints,
   // and the memory of devices that is the host's.
-  uint64_t host = StateBytes(prepared.programs.graphs.at("train"));
+  uint64_t host = StateBytes(prepared.programs.training());
   std::vector<std::string> here;
   for (size_t d = 0; d < devices.size(); ++d) {
     const uint64_t planned = memory.PlannedBytes(static_cast<int>(d));

@@ -54,6 +54,12 @@ struct Programs {
   std::map<std::string, Graph> graphs;
   std::map<std::string, plan::Plan> plans;
   StateLayout state;
+  // Where ranks share the graph: the training program of all, which has all
+  // variables.
+  std::optional<Graph> whole;
+  const Graph& training() const {
+    return whole.has_value() ? *whole : graphs.at("train");
+  }
   // What became of a job's runtime.recompute; empty where it is 0.
   std::string recompute_note;
 };

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/placement/device_names.h"
 #include "core/base/error.h"
+#include "core/base/status_macros.h"
 
 namespace weft {
 
@@ -32,6 +34,16 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
   RankShare share;
   share.rank = rank;
   share.ranks = ranks;
+  for (const job::Placement& placement : job.placement()) {
+    WEFT_ASSIGN_OR_RETURN(auto device,
+                          SplitDevice(placement.device(), placement.scope(),
+                                      static_cast<int>(ranks)));
+    share.placed = share.placed || device.first >= 0;
+  }
+  if (share.placed) {
+    share.all_micro_batches = share.micro_batches = job.micro_batches();
+    return share;
+  }
   const int64_t shards = job.logical_shards();
   share.all_micro_batches =
       shards != 0 ? shards : int64_t{ranks} * job.micro_batches();

@@ -7,6 +7,9 @@
 // shards or, without these, `micro_batches` for each rank. Rank r of R does the
 // r-th R-th of them. The mesh of a job has one axis, "data".
 //
+// Where `placement` gives nodes to ranks ("w1/cpu:0"), the ranks share the
+// graph instead: each does its nodes, for all micro-batches.
+//
 // Threading: free functions, thread-safe.
 #ifndef WEFT_TOOLS_WEFT_RANKS_H_
 #define WEFT_TOOLS_WEFT_RANKS_H_
@@ -27,7 +30,10 @@ struct RankShare {
   uint32_t ranks = 1;
   int64_t micro_batches = 1;      // of a step, on this rank
   int64_t all_micro_batches = 1;  // on all
-  int64_t first_micro_batch() const { return rank * micro_batches; }
+  bool placed = false;            // nodes are on ranks, not micro-batches
+  int64_t first_micro_batch() const {
+    return placed ? 0 : rank * micro_batches;
+  }
 };
 
 // Ranks that the mesh of a job has: the product of its axes, 1 without any.

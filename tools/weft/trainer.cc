@@ -81,7 +81,7 @@ absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
   }
   WEFT_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
                         checkpoint::Load(*options.os, options.resume));
-  StateBuffers state(prepared->programs.graphs.at("train"));
+  StateBuffers state(prepared->programs.training());
   WEFT_RETURN_IF_ERROR(state.Fill(loaded));
   EvalSums sums;
   ScalarSinks sinks(EvaluationMetrics(job),

@@ -86,6 +86,7 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   if (status.ok() && session_ != nullptr) status = session_->Leave();
   if (!status.ok() && options_.link.rendezvous != nullptr) {
     options_.link.rendezvous->Fail(options_.link.rank, status);
+    if (session_ != nullptr) session_->GiveUp(status);
   }
   if (status.ok()) return result_;
   if (log_ != nullptr) {
@@ -159,8 +160,7 @@ absl::Status TrainingRun::ExecuteSteps() {
   result_.inflate_seconds = prepared_->read_seconds;
   WEFT_RETURN_IF_ERROR(ProveJob());
   if (fresh && leads()) WEFT_RETURN_IF_ERROR(SavePlan());
-  state_ =
-      std::make_unique<StateBuffers>(prepared_->programs.graphs.at("train"));
+  state_ = std::make_unique<StateBuffers>(prepared_->programs.training());
   WEFT_RETURN_IF_ERROR(StartSession());
   Describe();
   WEFT_RETURN_IF_ERROR(StartState());
@@ -229,10 +229,9 @@ void TrainingRun::Describe() {
   Talk(absl::StrCat("run directory ", directory_.path()));
   const Prepared& p = *prepared_;
   int64_t parameters = 0;
-  for (const Node* node : p.programs.graphs.at("train").Nodes()) {
+  for (const Node* node : p.programs.training().Nodes()) {
     if (node->Is(OpId::kVariable) &&
-        p.programs.graphs.at("train").View(*node).String("role") ==
-            "parameter") {
+        p.programs.training().View(*node).String("role") == "parameter") {
       parameters += node->output_type(0).shape.num_elements();
     }
   }
@@ -243,10 +242,10 @@ void TrainingRun::Describe() {
       ", threads ", p.threads->count(),
       p.threads->bound() ? " bound to cores" : "", ", plan ",
       absl::Hex(p.programs.plans.at("train").hash(), absl::kZeroPad16)));
-  Talk(absl::StrCat("model ", p.programs.graphs.at("train").name(), ", ",
-                    parameters, " parameters, ", Classes(p), "; ",
-                    p.train_data->size(), " training samples, ", p.total_steps,
-                    " steps of ", job_.batch_size()));
+  Talk(absl::StrCat("model ", p.programs.training().name(), ", ", parameters,
+                    " parameters, ", Classes(p), "; ", p.train_data->size(),
+                    " training samples, ", p.total_steps, " steps of ",
+                    job_.batch_size()));
   if (!p.programs.recompute_note.empty()) Talk(p.programs.recompute_note);
   for (const auto& [device, bytes] : result_.device_bytes) {
     Talk(absl::StrCat("memory ", device, " ",
@@ -554,6 +553,7 @@ absl::Status TrainingRun::RunEvaluation() {
   WEFT_RETURN_IF_ERROR(
       session_->Run("eval", 0, prepared_->eval_reader->StepsOf(1), whatever)
           .status());
+  if (!leads()) return absl::OkStatus();  // the first has all results
   result_.eval = sums_.Result(prepared_->eval_bytes);
   MetricsRecord record;
   record.step = step_;
@@ -566,7 +566,7 @@ absl::Status TrainingRun::RunEvaluation() {
   } else {
     record.values.emplace_back("eval_accuracy", result_.eval.accuracy);
   }
-  if (!evaluated_ && leads()) {
+  if (!evaluated_) {
     MutexLock lock(&mu_);
     WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   }
