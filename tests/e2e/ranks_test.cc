@@ -97,6 +97,35 @@ TEST(RanksTest, AnyNumberOfThemComputesTheSame) {
   }
 }
 
+// Nodes on ranks: forward and back across them, twice a step, state where its
+// nodes are, and all of it in the checkpoint.
+TEST(RanksTest, NodesOnRanksComputeTheSame) {
+  const Sets sets = {"micro_batches=2", "optimizer.clip_norm=0.5",
+                     "model.builtin.args.dropout=0.25", "epochs=1"};
+  TestJob whole("whole", Mlp());
+  const Left one = LeftBy(OnRanks(whole, 1, sets));
+  const std::vector<std::pair<std::string, uint32_t>> placements = {
+      {R"(placement { scope: "fc2.*" device: "w1" })", 2},
+      {R"(placement { scope: "fc1.*" device: "w2/cpu:0" }
+          placement { scope: "fc2.*" device: "w1" })",
+       3},
+  };
+  for (const auto& [placement, ranks] : placements) {
+    SCOPED_TRACE(placement);
+    TestJob job("placed", Mlp());
+    WriteText(job.path(), absl::StrCat(ReadText(job.path()), placement));
+    const Left placed =
+        LeftBy(OnRanks(job, ranks, sets, "delay_max=8&delay_seed=1"));
+    EXPECT_TRUE(placed.state == one.state);
+    EXPECT_EQ(placed.metrics, one.metrics);
+    // One rank more than the job has.
+    const absl::Status refused = Train(OnRanks(job, ranks - 1, sets)).status();
+    EXPECT_TRUE(IsError(refused, ErrorCode::kDeviceNotFound)) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr(absl::StrCat("w", ranks - 1)));
+  }
+}
+
 TEST(RanksTest, AnyAlgorithmAndTimingComputesTheSame) {
   TestJob job("algorithms", Mlp());
   const Sets sets = {"logical_shards=8", "steps=5", "epochs=0",
