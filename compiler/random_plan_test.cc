@@ -354,6 +354,27 @@ TEST_P(RankTest, RanksTogetherComputeWhatTheWholeDoes) {
   EXPECT_GT(words, kRankGraphs / 8);
 }
 
+// The parts of a node that a device takes apart are where it was: at the end,
+// 'n4' would come before them and wait for what waits for them.
+TEST(RankOrderTest, PartsOfANodeKeepItsPlace) {
+  auto graph = ParseGraph(R"(graph "g" {
+    %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [2], dims: [4, 4]}
+    %n1 = Softmax(%x) device("w0")
+    %n2 = Neg(%n1) device("w1")
+    %n3 = Neg(%x) device("w1")
+    %n4 = Exp(%n3) device("w0")
+    %o2 = weft.Output(%n2) {name: "n2"}
+    %o4 = weft.Output(%n4) {name: "n4"}
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  FakeOracle oracle;
+  oracle.Deny(OpId::kSoftmax);
+  CompileOptions options;
+  options.devices = {HostDevice()};
+  auto job = CompileRanks(*graph, options, 2, oracle);
+  EXPECT_TRUE(job.ok()) << job.status();
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, RankTest, ::testing::Values(2, 3, 5));
 
 // The runner must see a wrong plan: scratch of a chain moved onto other

@@ -37,6 +37,12 @@ std::string KindText(Task::Kind kind) {
       return "a copy";
     case Task::ACCUMULATE:
       return "a tree sum over micro-batches";
+    case Task::SEND:
+      return "a value sent to another rank";
+    case Task::RECV:
+      return "a value received from another rank";
+    case Task::POST:
+      return "memory posted for a value of another rank";
     default:
       return "a computation";
   }

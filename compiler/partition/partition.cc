@@ -27,12 +27,13 @@ class Partitioner {
               absl::Span<const plan::Device> devices)
       : draft_(placement, rates, devices),
         graph_(placement.graph),
+        place_(placement.place),
         out_(draft_.parts()) {}
 
   absl::StatusOr<Partition> Run() {
     main_work_.assign(graph_.id_bound(), -1);
     WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
-                          graph_.TopologicalOrder());
+                          graph_.TopologicalOrder(place_));
     for (size_t i = 0; i < order.size(); ++i) {
       draft_.set_rank(static_cast<int>(i));
       AddNode(*order[i]);
@@ -317,6 +318,7 @@ class Partitioner {
 
   PartsBuilder draft_;
   const Graph& graph_;
+  const std::vector<int32_t>& place_;
   Partition& out_;
   std::map<int32_t, int> exclusive_of_;  // variable -> exclusive phase
   std::vector<int> main_work_;           // by node

@@ -191,6 +191,8 @@ class Grouper {
     group->provenance = first.provenance;
     group->provenance.push_back(Why(ids, small));
     placement_.nodes.resize(graph_.id_bound());
+    // An update is read by nothing else of its step: the end will do.
+    placement_.place.resize(graph_.id_bound(), group->id());
     PlacedNode placed;
     placed.role = PlacedNode::Role::kUpdate;
     placed.reason = placement_.nodes[first.id()].reason;

@@ -1,5 +1,6 @@
 #include "compiler/placement/placement.h"
 
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,8 @@ class Placer {
         out_{std::move(graph)} {}
 
   absl::StatusOr<Placement> Run() {
+    out_.place.resize(graph().id_bound());
+    std::iota(out_.place.begin(), out_.place.end(), 0);
     WEFT_RETURN_IF_ERROR(ReadConstantsByKernel());
     MarkViews();
     // Decomposition appends nodes, which are placed in turn. Node pointers stay
@@ -87,6 +90,7 @@ class Placer {
                                        graph().node(v)->name(),
                                        "' a register that can be read")};
       WEFT_RETURN_IF_ERROR(graph().SetInput(node->id(), 0, copy->output(0)));
+      out_.place.resize(graph().id_bound(), out_.place[node->id()]);
     }
     return absl::OkStatus();
   }
@@ -179,7 +183,7 @@ class Placer {
   absl::StatusOr<uint32_t> Target(const Node& node) const {
     if (!node.device.empty()) {
       std::string name = node.device;
-      if (options_.ranks > 1) {
+      if (options_.ranks > 0) {
         WEFT_ASSIGN_OR_RETURN(auto split,
                               SplitDevice(name, node.name(), options_.ranks));
         name = split.second;
@@ -315,10 +319,12 @@ class Placer {
 
   absl::Status Decompose(const Node& node, absl::string_view device) {
     const int32_t first_new = graph().id_bound();
+    const int32_t place = out_.place[node.id()];
     const std::string why =
         absl::StrCat("placement: part of '", node.name(), "', ", device,
                      " has no kernel for ", node.op());
     WEFT_RETURN_IF_ERROR(DecomposeNode(&graph(), node.id()));
+    out_.place.resize(graph().id_bound(), place);
     for (int32_t part = first_new; part < graph().id_bound(); ++part) {
       if (!graph().Contains(part)) continue;
       graph().node(part)->provenance.push_back(why);

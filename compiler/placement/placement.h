@@ -64,6 +64,9 @@ bool SetKernel(plan::Kernel kernel, uint32_t device, CapabilityCache* cache,
 struct Placement {
   Graph graph;                    // as given, with some nodes decomposed
   std::vector<PlacedNode> nodes;  // by node id
+  // By node id: the node of the given graph in whose place it is. In the order
+  // of places all ranks of a job can act; new nodes have the last ids.
+  std::vector<int32_t> place;
 
   // The value whose bytes `v` is: through views.
   Value Root(Value v) const;
@@ -73,9 +76,9 @@ struct PlacementOptions {
   absl::Span<const plan::Device> devices;
   uint32_t default_device = 0;
   bool strict = false;
-  // Of a graph of all ranks: whatever the rank in front of a device, all have
-  // these.
-  int ranks = 1;
+  // Of a graph of all ranks: whatever the rank in front of a device, all of so
+  // many have these. 0: there is none in front.
+  int ranks = 0;
 };
 
 // Errors: kNoKernel, kDeviceNotFound, kBadGraph (a variable that is not in

@@ -1,9 +1,11 @@
 // Rates: how often each node acts in a period, and in which part of it. Builds
 // on core/graph/rates.h and refuses what no plan can do.
 //
-//   before   step nodes that micro-batches read, on other ranks too: once,
-//   first micro    once for each of the n micro-batches after    the other step
-//   nodes: once, when all micro-batches are through
+//   before   step nodes that micro-batches of any rank read: once, first
+//
+//   micro    once for each of the n micro-batches
+//
+//   after    the other step nodes: once, when all micro-batches are through
 //
 //   WEFT_ASSIGN_OR_RETURN(RateTable rates, ClassifyRates(graph, n));
 //   rates.Acts(node)      // n or 1

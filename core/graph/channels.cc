@@ -82,6 +82,14 @@ class Matcher {
   Ends sends_, recvs_;
 };
 
+// Of what travels; none where only the word does that something is done.
+TensorType TypeOf(const Graph& graph, const Node& node) {
+  if (node.Is(OpId::kRecv)) {
+    return node.num_outputs() > 0 ? node.output_type(0) : TensorType{};
+  }
+  return node.inputs().empty() ? TensorType{} : graph.type(node.input(0));
+}
+
 absl::Status Matcher::Collect(int rank) {
   const Graph& graph = *ranks_[rank];
   const int count = static_cast<int>(ranks_.size());
@@ -94,7 +102,7 @@ absl::Status Matcher::Collect(int rank) {
     End end{node,
             rank,
             static_cast<int>(op.Int("peer")),
-            sends ? graph.type(node->input(0)) : node->output_type(0),
+            TypeOf(graph, *node),
             rates[node->id()],
             two_rates};
     const std::string& channel = op.String("channel");

@@ -80,7 +80,10 @@ absl::StatusOr<Node*> Graph::Add(absl::string_view op, absl::string_view name,
   for (Value v : inputs) {
     node->input_types_.push_back(v.valid() ? type(v) : TensorType());
   }
-  if (num_outputs < 0) num_outputs = (*schema)->outputs.min;
+  if (num_outputs < 0) {
+    num_outputs = (*schema)->usual_outputs ? (*schema)->usual_outputs(attrs)
+                                           : (*schema)->outputs.min;
+  }
   absl::StatusOr<std::vector<TensorType>> types =
       InferTypes(**schema, node->name_, attrs, node->input_types_, num_outputs);
   if (!types.ok()) return WithOperands(types.status(), inputs);
@@ -169,6 +172,13 @@ std::vector<Node*> Graph::Nodes() {
 }
 
 absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder() const {
+  std::vector<int32_t> place(nodes_.size());
+  std::iota(place.begin(), place.end(), 0);
+  return TopologicalOrder(place);
+}
+
+absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder(
+    absl::Span<const int32_t> place) const {
   const auto for_edges = [](const Node& node, const auto& visit) {
     for (Value v : node.inputs()) {
       if (v.valid()) visit(v.node);
@@ -188,21 +198,22 @@ absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder() const {
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
   std::vector<int32_t> successors(begin.back());
   std::vector<int> next(begin.begin(), begin.end() - 1);
-  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>>
-      ready;
+  using Ready = std::pair<int32_t, int32_t>;  // place, id
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<Ready>> ready;
+  const auto is_ready = [&](int32_t id) { ready.push({place[id], id}); };
   for (const Node* node : nodes) {
     for_edges(*node,
               [&](int32_t from) { successors[next[from]++] = node->id(); });
-    if (missing[node->id()] == 0) ready.push(node->id());
+    if (missing[node->id()] == 0) is_ready(node->id());
   }
   std::vector<const Node*> order;
   order.reserve(num_live_);
   while (!ready.empty()) {
-    int32_t id = ready.top();
+    const int32_t id = ready.top().second;
     ready.pop();
     order.push_back(node(id));
     for (int i = begin[id]; i < begin[id + 1]; ++i) {
-      if (--missing[successors[i]] == 0) ready.push(successors[i]);
+      if (--missing[successors[i]] == 0) is_ready(successors[i]);
     }
   }
   if (static_cast<int>(order.size()) == num_live_) return order;

@@ -121,6 +121,10 @@ class Graph {
   // Data and control predecessors first; among the ready, the smallest id.
   // kBadGraph names a cycle's nodes.
   absl::StatusOr<std::vector<const Node*>> TopologicalOrder() const;
+  // The same; among the ready, the smallest place, then the smallest id.
+  // Pre-condition: one place for each id.
+  absl::StatusOr<std::vector<const Node*>> TopologicalOrder(
+      absl::Span<const int32_t> place) const;
 
   // (node id, operand position) of every use of `v`, ascending. No copy: valid
   // until a use of any value changes.

@@ -215,6 +215,8 @@ class OpSchema {
   std::string name;
   Arity inputs;
   Arity outputs = {1, 1};
+  // Results where nobody says how many; null: outputs.min.
+  std::function<int(const AttrMap& attrs)> usual_outputs;
   std::vector<AttrSpec> attrs;
   InferFn infer;
   GradientFn gradient;    // null: not differentiable

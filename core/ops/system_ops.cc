@@ -185,6 +185,9 @@ void RegisterChannels(OpRegistry* registry) {
                  AttrSpec::Optional("shape", AttrKind::kInts), rate},
                 InferRecv);
   recv.outputs = {0, 1};
+  recv.usual_outputs = [](const AttrMap& attrs) {
+    return attrs.Find("dtype") != nullptr ? 1 : 0;
+  };
   registry->Add(std::move(recv));
 }
 

@@ -60,7 +60,7 @@ class Validator {
       WEFT_RETURN_IF_ERROR(CheckKindRules(t));
       WEFT_RETURN_IF_ERROR(ValidateOps(plan_, t, placed_));
     }
-    return absl::OkStatus();
+    return CheckEnds();
   }
 
  private:
@@ -104,6 +104,7 @@ class Validator {
         return Bad(name, " has ", channel.copies(), " copies; 1 to ",
                    kMaxCopies, " are possible");
       }
+      WEFT_RETURN_IF_ERROR(CheckTensor(name, channel.tensor(), true));
       if (c > 0 && plan_.channels(c - 1).id() >= channel.id()) {
         return Bad(name, " is not in the order of ids, or has another's");
       }
@@ -343,6 +344,11 @@ class Validator {
   absl::Status CheckKindRules(int t) {
     const Task& task = plan_.tasks(t);
     const std::string name = TaskName(plan_, t);
+    const bool wire = task.kind() == Task::SEND || task.kind() == Task::RECV ||
+                      task.kind() == Task::POST;
+    if (task.channel() != 0 && !wire) {
+      return Bad(name, " is at a channel, but neither sends nor receives");
+    }
     if (placed_ && task.private_bytes() != 0) {
       WEFT_RETURN_IF_ERROR(
           Fits(name, task.private_offset(), task.private_bytes(),
@@ -456,9 +462,15 @@ class Validator {
     if (!wire_tasks_.insert({c, task.kind()}).second) {
       return Bad(name, " is the second of its kind at ", ChannelName(channel));
     }
+    if (plan_.streams(task.stream()).worker() != 0) {
+      return Bad(name, " is not on worker 0, which drives the wire");
+    }
     const uint32_t r =
         post ? task.outputs(0).register_() : task.inputs(0).register_();
     const Register& reg = plan_.registers(static_cast<int>(r));
+    if (task.kind() == Task::RECV) {
+      WEFT_RETURN_IF_ERROR(CheckRecv(task, name, r));
+    }
     const int tensors = channel.tensor().dtype() == 0 ? 0 : 1;
     if (reg.tensors_size() != tensors) {
       return Bad(name, " has ", reg.tensors_size(), " tensors at ",
@@ -471,6 +483,35 @@ class Validator {
     if (tensors == 0) return absl::OkStatus();
     return CheckSame(absl::StrCat("what ", name, " and its channel carry"),
                      reg.tensors(0), channel.tensor());
+  }
+
+  // It gives on what the POST of its own channel has posted, where that lies.
+  absl::Status CheckRecv(const Task& task, const std::string& name,
+                         uint32_t posted) const {
+    const Task& from = plan_.tasks(producer_[posted]);
+    if (from.kind() != Task::POST || from.channel() != task.channel() ||
+        from.outputs(0).register_() != posted) {
+      return Bad(name, " takes what no POST of its channel gives");
+    }
+    for (const OutputPort& out : task.outputs()) {
+      const Register& given = plan_.registers(out.register_());
+      // Others are edges of order.
+      if (given.bytes() == 0 || given.alias_of() == posted + 1) continue;
+      return Bad(name, " gives something else than what it has received");
+    }
+    return absl::OkStatus();
+  }
+
+  // Both ends of this rank's channels are there.
+  absl::Status CheckEnds() const {
+    if (plan_.channels_size() == 0) return absl::OkStatus();
+    size_t ends = 0;
+    for (const Channel& channel : plan_.channels()) {
+      ends += channel.receives() ? 2 : 1;
+    }
+    if (wire_tasks_.size() == ends) return absl::OkStatus();
+    return Bad("the channels of the plan have ", wire_tasks_.size(),
+               " tasks at their ends; ", ends, " are needed");
   }
 
   absl::Status CheckAccumulate(const Task& task,

@@ -86,7 +86,8 @@ absl::Status Job::Act(int rank, const Node& node) {
   if (node.Is(OpId::kSend)) {
     std::vector<Literal>& values = sent_[ChannelOf(rank, node)];
     for (size_t act = 0; act < acts; ++act) {
-      values.push_back(run.Read(node.input(0), act));
+      values.push_back(node.inputs().empty() ? Literal()
+                                             : run.Read(node.input(0), act));
     }
   }
   return absl::OkStatus();

@@ -88,6 +88,7 @@ absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
   channel.queued = !*posted;
   channel.bytes = bytes;
   channel.sent.emplace_back();
+  ++channel.sends;
   return absl::OkStatus();
 }
 
@@ -433,11 +434,16 @@ absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
   auto it = channels_.find(frame.channel);
   if (it == channels_.end()) return bad("is for no channel of this rank");
   ProgramWire& program = *programs_[it->second.first];
-  const ProgramWire::Channel& channel = program.channels_[it->second.second];
+  ProgramWire::Channel& channel = program.channels_[it->second.second];
   if (channel.receives || &links_[channel.link] != link ||
-      frame.copy >= channel.copies) {
+      frame.copy != channel.credits % channel.copies) {
     return bad(absl::StrCat("does not fit ", channel.name));
   }
+  // More would not fit into the mailbox: the plan has sized it.
+  if (channel.credits >= channel.sends + channel.copies) {
+    return bad(absl::StrCat("is a credit too many for ", channel.name));
+  }
+  ++channel.credits;
   Message credit = channel.arrival;
   credit.Set(static_cast<uint16_t>(frame.copy), frame.sequence);
   program.Deliver(credit);

@@ -100,6 +100,8 @@ class ProgramWire {
     std::string name;        // for messages
     actor::Message arrival;  // to RECV, or the credit to SEND
     uint64_t arrived = 0;
+    uint64_t credits = 0;   // that came, of which
+    uint64_t sends = 0;     // so many were used
     bool queued = false;    // the last Send waits for the transport
     uint64_t bytes = 0;     // of the last Send
     std::deque<Sent> sent;  // not complete yet, in order

@@ -517,7 +517,7 @@ class RogueTest : public WireTest {
 };
 
 TEST_F(RogueTest, BadFramesNameTheirRank) {
-  const Frame good{Frame::kCredit, 1, kChannel, 9, kEpoch, 0};
+  const Frame good{Frame::kCredit, 0, kChannel, 9, kEpoch, 0};
   EXPECT_TRUE(Take(SealFrame(good)).ok());
   EXPECT_EQ(sender().got.size(), 1u);
   struct Case {

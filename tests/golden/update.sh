@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 ./bazelw test //tests/golden:plan_test --test_env=TEST_UPDATE="$PWD/tests/golden" \
-  --spawn_strategy=local --nocache_test_results
+  --strategy=TestRunner=local --nocache_test_results

@@ -117,6 +117,7 @@ absl::StatusOr<plan::Plan> ReadPlan(const CommandContext& context,
 }
 
 absl::Status Show(const CommandContext& context, const PlanFlags& flags) {
+  WEFT_RETURN_IF_ERROR(CheckRanks(flags, kMaxRanks));
   if (flags.graph) {
     TrainOptions options = MakeOptions(context, flags);
     WEFT_ASSIGN_OR_RETURN(auto prepared, PrepareJob(options));

@@ -316,7 +316,7 @@ absl::Status RunPasses(const Build& build, const std::string& program,
   PlacementOptions placing;
   placing.devices = build.devices;
   placing.strict = build.options.strict;
-  placing.ranks = static_cast<int>(build.share.placed ? build.share.ranks : 1);
+  placing.ranks = static_cast<int>(build.share.placed ? build.share.ranks : 0);
   WEFT_ASSIGN_OR_RETURN(placing.default_device,
                         FindDevice(build.devices, build.compute_device));
   CapabilityCache cache(&build.oracle);

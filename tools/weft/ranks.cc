@@ -1,6 +1,7 @@
 #include "tools/weft/ranks.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,24 @@
 
 namespace weft {
 
-uint32_t MeshSize(const job::Job& job) {
-  uint32_t size = 1;
-  for (const job::Axis& axis : job.mesh().axis()) size *= axis.size();
+uint64_t MeshSize(const job::Job& job) {
+  uint64_t size = 1;
+  for (const job::Axis& axis : job.mesh().axis()) {
+    // Large enough to be refused, and to be multiplied again.
+    size = std::min(size * axis.size(), uint64_t{1} << 31);
+  }
   return size;
+}
+
+absl::Status TakeOffRanks(job::Job* job) {
+  job->clear_mesh();
+  for (job::Placement& placement : *job->mutable_placement()) {
+    WEFT_ASSIGN_OR_RETURN(auto device,
+                          SplitDevice(placement.device(), placement.scope(),
+                                      std::numeric_limits<int>::max()));
+    placement.set_device(device.second);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,

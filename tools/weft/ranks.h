@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/collectives/kinds.h"
 #include "core/proto/job.pb.h"
@@ -37,7 +38,11 @@ struct RankShare {
 };
 
 // Ranks that the mesh of a job has: the product of its axes, 1 without any.
-uint32_t MeshSize(const job::Job& job);
+uint64_t MeshSize(const job::Job& job);
+
+// The job as one rank runs it alone: without a mesh, and with its nodes on its
+// own devices.
+absl::Status TakeOffRanks(job::Job* job);
 
 // Pre-condition: `job` is resolved. kBadJob, naming both numbers, where the
 // mesh is of another size, or ranks, shards and batch do not divide each other.

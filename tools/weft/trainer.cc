@@ -72,6 +72,7 @@ absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
   TrainOptions resolved = options;
   WEFT_ASSIGN_OR_RETURN(resolved.resume, ResumedDirectory(options));
   WEFT_ASSIGN_OR_RETURN(job::Job job, ReadJob(resolved));
+  WEFT_RETURN_IF_ERROR(TakeOffRanks(&job));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Prepared> prepared,
                         Prepare(options, job));
   if (prepared->eval_reader == nullptr) {

@@ -34,7 +34,7 @@ using runtime::Session;
 constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
 // Steps that several ranks run before they ask each other whether to stop.
 constexpr uint64_t kStepsTogether = 64;
-// Ranks whose plans are proved as one.
+// Ranks whose plans are proved as one where all do the same.
 constexpr uint32_t kMaxProvedRanks = 8;
 constexpr absl::string_view kJobFile = "resolved_job.txtpb";
 constexpr absl::string_view kEvalLoss = "eval_loss";
@@ -193,20 +193,31 @@ absl::Status TrainingRun::OpenMetrics() {
 
 absl::Status TrainingRun::ProveJob() {
   runtime::Rendezvous* meeting = options_.link.rendezvous;
-  if (meeting == nullptr || options_.link.ranks > kMaxProvedRanks) {
+  if (meeting == nullptr) return absl::OkStatus();
+  // Ranks that do the same on other data are not all proved together. Where
+  // each does something of its own, they are, whatever their number.
+  if (options_.link.ranks > kMaxProvedRanks && !prepared_->share.placed) {
     return absl::OkStatus();
   }
+  for (const auto& [program, plan] : prepared_->programs.plans) {
+    WEFT_RETURN_IF_ERROR(ProveProgram(program));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::ProveProgram(const std::string& program) {
+  runtime::Rendezvous* meeting = options_.link.rendezvous;
   const uint32_t rank = options_.link.rank;
   WEFT_ASSIGN_OR_RETURN(
       std::vector<std::string> texts,
       meeting->AllGather(
-          rank, "plan/train",
+          rank, absl::StrCat("plan/", program),
           leads() ? ""
-                  : prepared_->programs.plans.at("train").SerializeAsString()));
+                  : prepared_->programs.plans.at(program).SerializeAsString()));
   if (leads()) {
     std::vector<plan::Plan> others(texts.size());
     std::vector<const plan::Plan*> plans = {
-        &prepared_->programs.plans.at("train")};
+        &prepared_->programs.plans.at(program)};
     for (size_t r = 1; r < texts.size(); ++r) {
       if (!others[r].ParseFromString(texts[r])) {
         return MakeError(ErrorCode::kBadPlan,
@@ -217,7 +228,8 @@ absl::Status TrainingRun::ProveJob() {
     WEFT_ASSIGN_OR_RETURN(plan::Plan job, plan::JoinRanks(plans));
     WEFT_RETURN_IF_ERROR(check::CheckPlan(job));
   }
-  return meeting->AllGather(rank, "plan/proved", "").status();
+  return meeting->AllGather(rank, absl::StrCat("plan/", program, "/proved"), "")
+      .status();
 }
 
 absl::Status TrainingRun::SavePlan() {

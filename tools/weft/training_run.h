@@ -81,6 +81,7 @@ class TrainingRun {
   absl::Status SavePlan();
   // The plans of all ranks fit together: proved by the first.
   absl::Status ProveJob();
+  absl::Status ProveProgram(const std::string& program);
   absl::Status StartSession();
   absl::Status LoadPrograms();
   absl::Status StartState();

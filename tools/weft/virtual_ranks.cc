@@ -76,6 +76,11 @@ class VirtualRanks {
                                     options_.virtual_ranks));
     }
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
+    if (options_.launch_order_seed != 0) {
+      return MakeError(ErrorCode::kBadValue,
+                       "--launch-order-seed: ranks that each take an order of "
+                       "their own would wait for each other");
+    }
     WEFT_ASSIGN_OR_RETURN(domain_options_,
                           ParseOptions(options_.transport_options));
     WEFT_ASSIGN_OR_RETURN(

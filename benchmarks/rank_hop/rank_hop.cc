@@ -1,0 +1,192 @@
+// What a value costs that goes to another rank: a chain of kernels that do
+// nothing, which lies on two ranks in turn, beside the same chain on two
+// workers of one session; and a pipeline of four ranks with many micro-batches
+// under way. The ranks are threads, joined by transport/loopback. RESULT lines
+// (benchmarks/result.h).
+//
+//   rank_hop --plugin=bazel-bin/transport/loopback/libweft_loopback.so
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "benchmarks/result.h"
+#include "compiler/compile.h"
+#include "compiler/partition/by_rank.h"
+#include "core/graph/graph.h"
+#include "glog/logging.h"
+#include "plugins/host/device.h"
+#include "plugins/host/transport.h"
+#include "runtime/rendezvous/local_rendezvous.h"
+#include "runtime/session/device_oracle.h"
+#include "runtime/session/session.h"
+#include "runtime/testing/fake_plugin.h"
+
+namespace weft::benchmarks {
+namespace {
+
+constexpr int kRepetitions = 11;
+constexpr int kChain = 200;
+constexpr uint64_t kPeriods = 10;
+constexpr int kMicroBatches = 256;
+constexpr uint64_t kMeetNs = 60'000'000'000;
+
+class Ones : public runtime::SourceReader {
+ public:
+  absl::Status Fill(uint64_t, uint32_t,
+                    absl::Span<const runtime::HostTensor> out) override {
+    for (const runtime::HostTensor& t : out) {
+      float* values = static_cast<float*>(t.data);
+      for (uint64_t i = 0; i < t.bytes / sizeof(float); ++i) values[i] = 1;
+    }
+    return absl::OkStatus();
+  }
+};
+
+class Nowhere : public runtime::SinkConsumer {
+ public:
+  absl::Status Consume(uint64_t, uint32_t,
+                       absl::Span<const runtime::HostTensor>) override {
+    return absl::OkStatus();
+  }
+};
+
+template <typename T>
+T Value(absl::StatusOr<T> value) {
+  CHECK(value.ok()) << value.status();
+  return *std::move(value);
+}
+
+// `length` kernels, the i-th on rank `rank_of(i)`.
+template <typename RankOf>
+Graph Chain(int length, const RankOf& rank_of) {
+  Graph graph("chain");
+  Node* x = Value(graph.Add("weft.DataSource", "x", {},
+                            {{"source", "x"},
+                             {"dtypes", std::vector<int64_t>{1}},
+                             {"ranks", std::vector<int64_t>{1}},
+                             {"dims", std::vector<int64_t>{2}}}));
+  x->device = "w0";
+  for (int i = 0; i < length; ++i) {
+    x = Value(graph.Add("Neg", absl::StrCat("n", i), {x->output(0)}));
+    x->device = absl::StrCat("w", rank_of(i));
+  }
+  CHECK(graph.Add("weft.Output", "out", {x->output(0)}, {{"name", "out"}}, 0)
+            .ok());
+  return graph;
+}
+
+// The ranks of one graph, ready to run.
+class Ranks {
+ public:
+  Ranks(const Graph& graph, int ranks, int micro_batches,
+        const Transport& transport)
+      : meeting_(static_cast<uint32_t>(ranks), kMeetNs) {
+    const RankAssignment where =
+        Value(AssignRanks(graph, ranks, micro_batches));
+    for (int r = 0; r < ranks; ++r) {
+      devices_.push_back(
+          Value(Device::Open(runtime::testing::FakePlugin(), 0)));
+      runtime::SessionOptions options;
+      options.spin_ns = 20'000;
+      options.wire.emplace();
+      options.wire->transport = &transport;
+      options.wire->rendezvous = &meeting_;
+      options.wire->config.rank = static_cast<uint32_t>(r);
+      options.wire->config.world = static_cast<uint32_t>(ranks);
+      options.wire->config.job = "rank_hop";
+      options.wire->config.epoch = ++epochs_ / ranks;
+      sessions_.push_back(
+          Value(runtime::Session::Create({devices_.back().get()}, options)));
+      const Graph mine = Value(GraphOfRank(graph, where, r));
+      Load(mine, r, ranks, micro_batches);
+    }
+  }
+
+  void Run(uint64_t periods) {
+    std::vector<std::thread> threads;
+    for (auto& session : sessions_) {
+      threads.emplace_back([&session, periods] {
+        auto done = session->Run("chain", 0, periods);
+        CHECK(done.ok()) << done.status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void Leave() {
+    std::vector<std::thread> threads;
+    for (auto& session : sessions_) {
+      threads.emplace_back([&session] { CHECK(session->Leave().ok()); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  void Load(const Graph& graph, int rank, int ranks, int micro_batches) {
+    plan::Device device;
+    device.set_name(devices_.back()->Name());
+    device.set_kind("fake");
+    device.set_inline_(true);
+    device.set_host_mapped(true);
+    device.set_alignment(devices_.back()->info().alignment);
+    runtime::DeviceOracle oracle({devices_.back().get()});
+    CompileOptions options;
+    options.program = "chain";
+    options.devices = {device};
+    options.micro_batches = micro_batches;
+    options.rank = static_cast<uint32_t>(rank);
+    options.ranks = static_cast<uint32_t>(ranks);
+    runtime::Bindings bindings;
+    bindings.sources["x"] = &ones_;
+    bindings.sinks["out"] = &nowhere_;
+    const plan::Plan plan = Value(Compile(graph, options, oracle));
+    CHECK(sessions_.back()->LoadProgram(plan, bindings).ok());
+  }
+
+  static inline uint64_t epochs_ = 0;
+  Ones ones_;
+  Nowhere nowhere_;
+  runtime::LocalRendezvous meeting_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<runtime::Session>> sessions_;
+};
+
+void Measure(const std::string& name, const std::string& what,
+             const Graph& graph, int ranks, int micro_batches, double hops,
+             const Transport& transport) {
+  Ranks job(graph, ranks, micro_batches, transport);
+  job.Run(1);
+  PrintResult("rank_hop", name, what,
+              benchmarks::Measure(
+                  kRepetitions, [&] { job.Run(kPeriods); }, hops * kPeriods),
+              "ns");
+  job.Leave();
+}
+
+int Main(int argc, char** argv) {
+  const std::string flag = "--plugin=";
+  if (argc != 2 || std::string(argv[1]).rfind(flag, 0) != 0) {
+    fprintf(stderr, "usage: rank_hop --plugin=libweft_loopback.so\n");
+    return 2;
+  }
+  const Plugin* plugin =
+      Value(Plugin::Load(std::string(argv[1]).substr(flag.size()), {}));
+  const Transport transport = Value(Transport::Create(*plugin));
+  Measure("chain over two ranks, one value under way", "hop and act",
+          Chain(kChain, [](int i) { return i % 2; }), 2, 1, kChain, transport);
+  constexpr int kStages = 4;
+  Measure("four ranks, 256 micro-batches", "micro-batch and hop",
+          Chain(kStages, [](int i) { return i; }), kStages, kMicroBatches,
+          double{kStages - 1} * kMicroBatches, transport);
+  return 0;
+}
+
+}  // namespace
+}  // namespace weft::benchmarks
+
+int main(int argc, char** argv) { return weft::benchmarks::Main(argc, argv); }
