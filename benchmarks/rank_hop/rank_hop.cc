@@ -99,7 +99,7 @@ class Ranks {
       options.wire->config.rank = static_cast<uint32_t>(r);
       options.wire->config.world = static_cast<uint32_t>(ranks);
       options.wire->config.job = "rank_hop";
-      options.wire->config.epoch = ++epochs_ / ranks;
+      options.wire->config.epoch = epoch_;
       sessions_.push_back(
           Value(runtime::Session::Create({devices_.back().get()}, options)));
       const Graph mine = Value(GraphOfRank(graph, where, r));
@@ -149,6 +149,7 @@ class Ranks {
   }
 
   static inline uint64_t epochs_ = 0;
+  const uint64_t epoch_ = ++epochs_;
   Ones ones_;
   Nowhere nowhere_;
   runtime::LocalRendezvous meeting_;
@@ -174,8 +175,11 @@ int Main(int argc, char** argv) {
     fprintf(stderr, "usage: rank_hop --plugin=libweft_loopback.so\n");
     return 2;
   }
+  LoadOptions load;
+  load.path_policy.allow_sticky_parents = true;
+  load.path_policy.allow_links = true;
   const Plugin* plugin =
-      Value(Plugin::Load(std::string(argv[1]).substr(flag.size()), {}));
+      Value(Plugin::Load(std::string(argv[1]).substr(flag.size()), load));
   const Transport transport = Value(Transport::Create(*plugin));
   Measure("chain over two ranks, one value under way", "hop and act",
           Chain(kChain, [](int i) { return i % 2; }), 2, 1, kChain, transport);
