@@ -21,6 +21,7 @@ namespace {
 using Use = std::pair<int32_t, int>;
 
 // Operands of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
+constexpr int64_t kMaxChunks = 256;
 constexpr size_t kMaxTogether = 64;
 
 // Sums that travel together: they are of one type but for their shape.
@@ -99,6 +100,20 @@ class Sharder {
     return bundles;
   }
 
+  // Each chunk is some tasks and channels of the plan.
+  absl::Status CheckChunks(const Bundle& bundle) const {
+    if (spec_.chunk_elements == 0) return absl::OkStatus();
+    const int64_t chunks = bundle.elements / spec_.chunk_elements;
+    if (chunks <= kMaxChunks) return absl::OkStatus();
+    return MakeError(
+        ErrorCode::kBadValue,
+        absl::StrCat("chunk_elements is ", spec_.chunk_elements,
+                     ": the sum of '", graph_.node(bundle.sums[0])->name(),
+                     "' over ranks, ", bundle.elements,
+                     " elements, would travel in ", chunks, " chunks; at most ",
+                     kMaxChunks, " are possible"));
+  }
+
   absl::StatusOr<int64_t> ShareOf(const Node& sum) const {
     const int64_t count = graph_.View(sum).Int("count");
     if (count % spec_.ranks == 0) return count / spec_.ranks;
@@ -110,6 +125,7 @@ class Sharder {
 
   // The micro-batches of each that are left here.
   absl::StatusOr<int64_t> SumOverRanks(const Bundle& bundle) {
+    WEFT_RETURN_IF_ERROR(CheckChunks(bundle));
     int64_t here = 1;
     std::vector<Part> parts;
     for (int32_t id : bundle.sums) {

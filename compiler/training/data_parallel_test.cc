@@ -242,6 +242,21 @@ TEST(DataParallelTest, RanksThatDoNotDivideAreRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("3 ranks"));
 }
 
+TEST(DataParallelTest, ChunksWithoutNumberAreRefused) {
+  Graph graph = ParseGraph(R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [1000]}
+%a = weft.Accumulate(%x) {count: 4}
+%o = weft.Output(%a) {name: "a"}
+})").value();
+  DataParallelSpec spec;
+  spec.ranks = 2;
+  spec.chunk_elements = 1;
+  absl::Status status = MakeDataParallel(&graph, spec);
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadValue)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chunk_elements is 1:"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("at most 256"));
+}
+
 TEST(DataParallelTest, AGraphWithoutSumsStaysAsItIs) {
   const std::string text = R"(graph "g" {
 %x = weft.Input() {dtype: f32, shape: [2]}

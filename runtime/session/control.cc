@@ -133,7 +133,8 @@ absl::Status Control::WithUndrained(const absl::Status& failure) const {
 uint64_t Control::SlowestFinished() const {
   uint64_t slowest = ~uint64_t{0};
   for (uint64_t f : finished_) slowest = std::min(slowest, f);
-  return slowest == ~uint64_t{0} ? lease_ : slowest;
+  // A program without actors has nothing to wait for.
+  return slowest == ~uint64_t{0} ? end_ : slowest;
 }
 
 void Control::Broadcast(const Message& message) {
@@ -151,11 +152,13 @@ void Control::ExtendLease() {
     uint64_t lease = std::min(end_, slowest + options_.periods_in_flight + 1);
     if (lease > lease_) {
       lease_ = lease;
+      bool any = false;
       for (size_t w = 0; w < finished_.size(); ++w) {
         if (!program_.workers()[w]->has_actors()) continue;
         program_.ports()[w].Send(Message::Start(lease_));
+        any = true;
       }
-      return;
+      if (any) return;
     }
   }
   if (slowest < lease_) return;

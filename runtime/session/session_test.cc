@@ -166,6 +166,17 @@ TEST(SessionTest, StopFinishesStartedStepsAndNoMore) {
   }
 }
 
+// A rank of several may have no part in a program. If each of its periods
+// waited for something, this would take minutes.
+TEST(SessionTest, AProgramWithoutTasksIsDoneAtOnce) {
+  Fixture f;
+  PlanBuilder b("idle");
+  b.AddDevice("fake:0", true);
+  ASSERT_TRUE(f.session->LoadProgram(b.Build(), {}).ok());
+  f.Run("idle", 0, 1000);
+  f.Run("idle", 1000, 1);
+}
+
 TEST(SessionTest, CountersCount) {
   Fixture f;
   PlanBuilder b("count");

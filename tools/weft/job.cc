@@ -118,6 +118,8 @@ absl::Status CheckArgsOnce(absl::string_view name, const job::Job& job) {
   return absl::OkStatus();
 }
 
+constexpr uint64_t kMaxChunkElements = uint64_t{1} << 40;
+
 absl::Status Bad(absl::string_view message) {
   return MakeError(ErrorCode::kBadJob, message);
 }
@@ -561,6 +563,11 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   job::Collectives* collectives = job->mutable_collectives();
   if (collectives->algorithm().empty()) collectives->set_algorithm("auto");
   WEFT_RETURN_IF_ERROR(AlgorithmOfJob(*job).status());
+  if (collectives->chunk_elements() > kMaxChunkElements) {
+    return Bad(absl::StrCat("collectives.chunk_elements is ",
+                            collectives->chunk_elements(), ", at most ",
+                            kMaxChunkElements, " make sense"));
+  }
   job::Guards* guards = job->mutable_guards();
   if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
   if (job->runtime().register_copies() > 64) {
