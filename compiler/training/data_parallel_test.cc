@@ -247,7 +247,8 @@ TEST(DataParallelTest, ChunksWithoutNumberAreRefused) {
 %x = weft.Input() {dtype: f32, shape: [1000]}
 %a = weft.Accumulate(%x) {count: 4}
 %o = weft.Output(%a) {name: "a"}
-})").value();
+})")
+                    .value();
   DataParallelSpec spec;
   spec.ranks = 2;
   spec.chunk_elements = 1;
