@@ -52,7 +52,7 @@ bool Mailbox::Push(TransportEvent event, bool urgent) {
     (urgent ? urgent_ : usual_).push_back(std::move(event));
   }
   if (waiters_ != 0) more_.notify_all();
-  return std::exchange(armed_, false);
+  return armed_.exchange(false);
 }
 
 void Mailbox::WriteQueue(std::deque<TransportEvent>* queue,
@@ -77,6 +77,7 @@ void Mailbox::WriteHeld(weft_sdk::EventWriter* writer) {
 }
 
 void Mailbox::Poll(weft_sdk::EventWriter* writer) {
+  if (armed_.load()) return;
   bool again;
   {
     std::lock_guard<std::mutex> lock(mu_);

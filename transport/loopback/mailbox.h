@@ -89,7 +89,9 @@ class Mailbox {
   std::list<Held> held_;  // instead of both, where there are delays
   uint64_t polls_ = 0;
   uint32_t waiters_ = 0;
-  bool armed_ = true;  // the next Push notifies
+  // Empty since the last poll: the next Push notifies. A poll that finds it so
+  // takes no lock: one that polls all the time would keep who pushes waiting.
+  std::atomic<bool> armed_{true};
 };
 
 // Whom to notify when the locks are let go: declare it before them. Serves the
