@@ -43,6 +43,22 @@ bool HasStickyParent(fs::path path) {
 
 std::string DeviceName::text() const { return absl::StrCat(kind, ":", index); }
 
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>>
+ParsePluginOptions(absl::string_view text) {
+  std::vector<std::pair<std::string, std::string>> options;
+  for (absl::string_view option :
+       absl::StrSplit(text, '&', absl::SkipEmpty())) {
+    std::pair<std::string, std::string> pair =
+        absl::StrSplit(option, absl::MaxSplits('=', 1));
+    if (pair.first.empty() || option.size() == pair.first.size()) {
+      return MakeError(ErrorCode::kBadValue,
+                       absl::StrCat("option '", option, "' has no value"));
+    }
+    options.push_back(std::move(pair));
+  }
+  return options;
+}
+
 absl::StatusOr<DeviceName> ParseDeviceName(absl::string_view text) {
   DeviceName name;
   std::pair<absl::string_view, absl::string_view> parts =
@@ -60,15 +76,9 @@ absl::StatusOr<DeviceName> ParseDeviceName(absl::string_view text) {
   if (has_index && !absl::SimpleAtoi(address.second, &name.index)) {
     return BadName(text, absl::StrCat("'", address.second, "' is no index"));
   }
-  for (absl::string_view option :
-       absl::StrSplit(parts.second, '&', absl::SkipEmpty())) {
-    std::pair<std::string, std::string> pair =
-        absl::StrSplit(option, absl::MaxSplits('=', 1));
-    if (pair.first.empty() || option.size() == pair.first.size()) {
-      return BadName(text, absl::StrCat("option '", option, "' has no value"));
-    }
-    name.options.push_back(std::move(pair));
-  }
+  auto options = ParsePluginOptions(parts.second);
+  if (!options.ok()) return BadName(text, options.status().message());
+  name.options = *std::move(options);
   return name;
 }
 

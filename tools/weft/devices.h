@@ -39,6 +39,10 @@ struct DeviceName {
   std::string text() const;  // "sim:0"
 };
 
+// "tier=T1&delay_us=5", as pairs. kBadValue names the option without a value.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>>
+ParsePluginOptions(absl::string_view text);
+
 absl::StatusOr<DeviceName> ParseDeviceName(absl::string_view text);
 
 // Where plugins lie: beside this program in a build tree, or in

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/status_macros.h"
 #include "runtime/pool/host_threads.h"
 #include "runtime/pool/thread.h"
 #include "runtime/rendezvous/local_rendezvous.h"
+#include "tools/weft/devices.h"
 #include "tools/weft/ranks.h"
 #include "tools/weft/training_run.h"
 
@@ -26,23 +26,6 @@ constexpr uint64_t kMeetNs = 600'000'000'000;
 // Of what the ranks tell each other besides the plugin's own frames.
 constexpr uint32_t kWireVersion = 1;
 constexpr absl::string_view kTransport = "loopback";
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParseOptions(
-    absl::string_view text) {
-  std::vector<std::pair<std::string, std::string>> options;
-  for (absl::string_view option :
-       absl::StrSplit(text, '&', absl::SkipEmpty())) {
-    std::pair<std::string, std::string> pair =
-        absl::StrSplit(option, absl::MaxSplits('=', 1));
-    if (pair.first.empty() || option.size() == pair.first.size()) {
-      return MakeError(
-          ErrorCode::kBadValue,
-          absl::StrCat("transport option '", option, "' has no value"));
-    }
-    options.push_back(std::move(pair));
-  }
-  return options;
-}
 
 class VirtualRanks {
  public:
@@ -81,8 +64,13 @@ class VirtualRanks {
                        "--launch-order-seed: ranks that each take an order of "
                        "their own would wait for each other");
     }
-    WEFT_ASSIGN_OR_RETURN(domain_options_,
-                          ParseOptions(options_.transport_options));
+    auto transport_options = ParsePluginOptions(options_.transport_options);
+    if (!transport_options.ok()) {
+      return MakeError(
+          ErrorCode::kBadValue,
+          absl::StrCat("transport ", transport_options.status().message()));
+    }
+    domain_options_ = *std::move(transport_options);
     WEFT_ASSIGN_OR_RETURN(
         const Plugin* plugin,
         Plugin::Load(std::string(kTransport), options_.plugins));
