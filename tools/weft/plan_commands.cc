@@ -30,9 +30,6 @@ struct PlanFlags {
   bool graph = false;
 };
 
-// Ranks whose plans are proved as one.
-constexpr uint64_t kMaxProvedRanks = 8;
-
 // The model of the job, before any program is made of it: what a user may take
 // as the start of a graph text.
 absl::Status ShowModel(const TrainOptions& options, const Prepared& prepared) {

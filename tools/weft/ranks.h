@@ -25,6 +25,8 @@ namespace weft {
 
 // What a command line may ask for.
 inline constexpr uint64_t kMaxRanks = 1024;
+// Whose plans are proved as one where all do the same.
+inline constexpr uint64_t kMaxProvedRanks = 8;
 
 struct RankShare {
   uint32_t rank = 0;
