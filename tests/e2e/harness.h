@@ -18,6 +18,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -26,6 +27,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/clock.h"
+#include "runtime/session/session.h"
 #include "tools/weft/trainer.h"
 
 namespace weft::e2e {
@@ -118,6 +121,27 @@ class TestJob {
 
  private:
   std::string folder_;
+};
+
+// Asks a session to stop when the progress line looks at the time for the n-th
+// time, which it does once a step, on a worker of rank 0.
+class StoppingClock : public Clock {
+ public:
+  void StopAt(int n) { left_ = n; }
+  void SetSession(runtime::Session* session) {
+    session_ = session;
+    if (session != nullptr && left_ == 0) session->RequestStop();
+  }
+  int64_t MonotonicNs() override {
+    runtime::Session* session = session_;
+    if (session != nullptr && --left_ == 0) session->RequestStop();
+    return RealClock().MonotonicNs();
+  }
+  int64_t UnixNs() override { return RealClock().UnixNs(); }
+
+ private:
+  std::atomic<int> left_{-1};
+  std::atomic<runtime::Session*> session_{nullptr};
 };
 
 // The models that most tests train.

@@ -155,27 +155,6 @@ TEST(RanksTest, TheRingRepeatsItself) {
              LeftBy(OnRanks(job, 4, sets, "delay_max=6")));
 }
 
-// Asks a session to stop when the progress line looks at the time for the n-th
-// time, which it does once a step, on a worker of rank 0.
-class StoppingClock : public Clock {
- public:
-  void StopAt(int n) { left_ = n; }
-  void SetSession(runtime::Session* session) {
-    session_ = session;
-    if (session != nullptr && left_ == 0) session->RequestStop();
-  }
-  int64_t MonotonicNs() override {
-    runtime::Session* session = session_;
-    if (session != nullptr && --left_ == 0) session->RequestStop();
-    return RealClock().MonotonicNs();
-  }
-  int64_t UnixNs() override { return RealClock().UnixNs(); }
-
- private:
-  std::atomic<int> left_{-1};
-  std::atomic<runtime::Session*> session_{nullptr};
-};
-
 TEST(RanksTest, StoppedAndResumedOnOtherNumbersOfRanks) {
   TestJob job("resumed", Mlp());
   const Sets sets = {"logical_shards=4", "model.builtin.args.dropout=0.25"};

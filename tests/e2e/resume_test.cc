@@ -16,27 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Asks a session to stop when the progress line looks at the time for the n-th
-// time, which it does once a step, on a worker.
-class StoppingClock : public Clock {
- public:
-  void StopAt(int n) { left_ = n; }
-  void SetSession(runtime::Session* session) {
-    session_ = session;
-    if (session != nullptr && left_ == 0) session->RequestStop();
-  }
-  int64_t MonotonicNs() override {
-    runtime::Session* session = session_;
-    if (session != nullptr && --left_ == 0) session->RequestStop();
-    return RealClock().MonotonicNs();
-  }
-  int64_t UnixNs() override { return RealClock().UnixNs(); }
-
- private:
-  std::atomic<int> left_{-1};
-  std::atomic<runtime::Session*> session_{nullptr};
-};
-
 TrainOptions WithClock(const TestJob& job, const Sets& sets,
                        StoppingClock* clock) {
   TrainOptions options = job.Options(sets);
