@@ -120,22 +120,30 @@ void Connection::Move(const Send& send, const Recv& recv, Lane* lane,
   lane->busy = false;
 }
 
+TransportEvent Connection::Completed(int side, uint64_t tag, uint32_t op_kind,
+                                     uint64_t cookie, weft_code code,
+                                     const std::string& message) const {
+  TransportEvent event;
+  event.kind = WEFT_EVENT_COMPLETED;
+  event.ep = ends_[side].side.ep;
+  event.cookie = cookie;
+  event.tag = tag;
+  event.op_kind = op_kind;
+  event.rank = ends_[1 - side].side.rank;
+  event.code = code;
+  event.message = message;
+  return event;
+}
+
 void Connection::CompleteSend(int side, uint64_t tag, const Send& send,
                               weft_code code, const std::string& message,
                               Wakeups* wake) {
   Half& end = ends_[side];
   --(send.eager ? end.credits[send.urgent] : end.large_sends);
-  Counters& counters = end.side.mailbox->counters();
-  TransportEvent event;
-  event.kind = WEFT_EVENT_COMPLETED;
-  event.ep = end.side.ep;
-  event.cookie = send.cookie;
-  event.tag = tag;
-  event.op_kind = WEFT_TRANSPORT_SEND;
-  event.rank = ends_[1 - side].side.rank;
-  event.code = code;
-  event.message = message;
+  TransportEvent event =
+      Completed(side, tag, WEFT_TRANSPORT_SEND, send.cookie, code, message);
   if (code == WEFT_OK) {
+    Counters& counters = end.side.mailbox->counters();
     event.length = send.length;
     ++counters.sent_messages;
     counters.sent_bytes += send.length;
@@ -149,17 +157,10 @@ void Connection::CompleteRecv(int side, uint64_t tag, const Recv& recv,
                               Wakeups* wake, bool urgent) {
   Half& end = ends_[side];
   --end.recvs;
-  Counters& counters = end.side.mailbox->counters();
-  TransportEvent event;
-  event.kind = WEFT_EVENT_COMPLETED;
-  event.ep = end.side.ep;
-  event.cookie = recv.cookie;
-  event.tag = tag;
-  event.op_kind = WEFT_TRANSPORT_RECV;
-  event.rank = ends_[1 - side].side.rank;
-  event.code = code;
-  event.message = message;
+  TransportEvent event =
+      Completed(side, tag, WEFT_TRANSPORT_RECV, recv.cookie, code, message);
   if (code == WEFT_OK) {
+    Counters& counters = end.side.mailbox->counters();
     event.length = recv.length;
     ++counters.received_messages;
     counters.received_bytes += recv.length;

@@ -103,6 +103,10 @@ class Connection {
   // Moves what fits in the lane of `tag` that `sender` sends on.
   void Progress(int sender, uint64_t tag, Lock* lock, Wakeups* wake);
   void Move(const Send& send, const Recv& recv, Lane* lane, Lock* lock);
+  // What every completion says, but for the length.
+  weft_sdk::TransportEvent Completed(int side, uint64_t tag, uint32_t op_kind,
+                                     uint64_t cookie, weft_code code,
+                                     const std::string& message) const;
   void CompleteSend(int side, uint64_t tag, const Send& send, weft_code code,
                     const std::string& message, Wakeups* wake);
   void CompleteRecv(int side, uint64_t tag, const Recv& recv, weft_code code,
