@@ -253,7 +253,7 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     channel.name = plan::ChannelName(from);
     channel.copies = from.copies();
     channel.receives = from.receives();
-    channel.link = from.peer() < rank_ ? from.peer() : from.peer() - 1;
+    channel.link = LinkIndex(from.peer());
     if (channel.receives) links_[channel.link].receives += channel.copies;
     program->channels_.push_back(std::move(channel));
   }
@@ -330,7 +330,7 @@ absl::Status Wire::Retry(Link* link) {
 
 Wire::Link* Wire::LinkOfRank(uint32_t rank) {
   if (rank == rank_ || rank >= ranks_) return nullptr;
-  return &links_[rank < rank_ ? rank : rank - 1];
+  return &links_[LinkIndex(rank)];
 }
 
 Wire::Link* Wire::LinkOfEndpoint(uint64_t endpoint) {
@@ -408,7 +408,7 @@ absl::Status Wire::OnCompleted(const TransportEvent& event) {
                           absl::StrCat("a frame from rank ", link->rank));
   }
   if (what == What::kFrame) WEFT_RETURN_IF_ERROR(OnFrame(link, b));
-  if (what == What::kData) WEFT_RETURN_IF_ERROR(OnArrival(program, b));
+  if (what == What::kData) OnArrival(program, b);
   if (what == What::kSent) OnSent(program, b);
   if (link != nullptr) return Retry(link);
   // A frame of ours is out: its credit may be what somebody waits for.
@@ -450,14 +450,13 @@ absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
   return PostFrameRecv(link, slot);
 }
 
-absl::Status Wire::OnArrival(ProgramWire* program, uint32_t c) {
+void Wire::OnArrival(ProgramWire* program, uint32_t c) {
   ProgramWire::Channel& channel = program->channels_[c];
   Message arrival = channel.arrival;
   arrival.Set(static_cast<uint16_t>(channel.arrived % channel.copies),
               channel.arrived);
   ++channel.arrived;
   program->Deliver(arrival);
-  return absl::OkStatus();
 }
 
 void Wire::OnSent(ProgramWire* program, uint32_t c) {

@@ -184,7 +184,7 @@ class Wire {
   absl::Status OnEvent(const TransportEvent& event);
   absl::Status OnCompleted(const TransportEvent& event);
   absl::Status OnFrame(Link* link, uint32_t slot);
-  absl::Status OnArrival(ProgramWire* program, uint32_t channel);
+  void OnArrival(ProgramWire* program, uint32_t channel);
   void OnSent(ProgramWire* program, uint32_t channel);
   absl::Status OnDown(const TransportEvent& event);
   absl::Status OnLastWords(const Link& link, const absl::Status& status) const;
@@ -194,6 +194,10 @@ class Wire {
   absl::Status Retry(Link* link);
   absl::Status RetryAll();
   absl::Status PostFrameRecv(Link* link, uint32_t slot);
+  // Where in links_ the connection with another rank is.
+  uint32_t LinkIndex(uint32_t rank) const {
+    return rank < rank_ ? rank : rank - 1;
+  }
   Link* LinkOfRank(uint32_t rank);
   Link* LinkOfEndpoint(uint64_t endpoint);
 
