@@ -50,11 +50,6 @@ absl::string_view Name(CollectiveAlgorithm algorithm) {
   return kNames[static_cast<int>(algorithm)];
 }
 
-absl::string_view Name(ReduceOp op) {
-  constexpr absl::string_view kNames[] = {"sum", "prod", "max", "min"};
-  return kNames[static_cast<int>(op)];
-}
-
 absl::string_view Name(OrderClass order) {
   constexpr absl::string_view kNames[] = {"none", "TREE", "RING"};
   return kNames[static_cast<int>(order)];

@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "core/types/reduce_op.h"
 
 namespace weft {
 
@@ -62,8 +63,6 @@ enum class CollectiveAlgorithm : uint8_t {
 };
 inline constexpr int kNumCollectiveAlgorithms = 7;
 
-enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin };
-
 enum class OrderClass : uint8_t {
   kNone,  // nothing is reduced: the bits are those that were sent
   kTree,
@@ -73,7 +72,6 @@ enum class OrderClass : uint8_t {
 // "all-reduce", "three-stage", "sum", "TREE".
 absl::string_view Name(CollectiveKind kind);
 absl::string_view Name(CollectiveAlgorithm algorithm);
-absl::string_view Name(ReduceOp op);
 absl::string_view Name(OrderClass order);
 
 // All-reduce, reduce-scatter and reduce.

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/base/error.h"
+#include "core/mesh/sbp.h"
 #include "core/ops/attr.h"
 #include "core/types/shape.h"
 
@@ -86,6 +87,7 @@ class OpView {
   const AttrMap& attrs() const { return attrs_; }
 
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  absl::Span<const TensorType> inputs() const { return inputs_; }
   const TensorType& input(int i) const { return inputs_[i]; }
   // False for a trailing or skipped optional operand.
   bool has_input(int i) const {
@@ -210,6 +212,15 @@ class OpSchema {
   using DecomposeFn = std::function<std::vector<Value>(
       const OpView& op, absl::Span<const Value> inputs, NodeEmitter& emit)>;
   using CostFn = std::function<Cost(const OpView& op)>;
+  // The ways to do the op on the members of a mesh axis, other than B of all;
+  // whatever the shapes divide by. See core/ops/signatures.h.
+  using SignaturesFn =
+      std::function<std::vector<OpSignature>(const OpView& op)>;
+  // The attributes of member `index` of `parts`, where `attrs`, those of `op`,
+  // say something of the whole.
+  using LocalAttrsFn =
+      std::function<absl::Status(const OpView& op, const OpSignature& signature,
+                                 int parts, int index, AttrMap* attrs)>;
 
   OpId id;
   std::string name;
@@ -219,9 +230,11 @@ class OpSchema {
   std::function<int(const AttrMap& attrs)> usual_outputs;
   std::vector<AttrSpec> attrs;
   InferFn infer;
-  GradientFn gradient;    // null: not differentiable
-  DecomposeFn decompose;  // null: a primitive, or an actor of its own
-  CostFn cost;            // null: bytes of operands and results, no flops
+  GradientFn gradient;       // null: not differentiable
+  DecomposeFn decompose;     // null: a primitive, or an actor of its own
+  CostFn cost;               // null: bytes of operands and results, no flops
+  SignaturesFn signatures;   // null: B of all, or by `elementwise`
+  LocalAttrsFn local_attrs;  // null: those of the whole
   OpEffect effect = OpEffect::kPure;
   int state_slots = 0;       // kUpdate only: results for each variable
   bool elementwise = false;  // may become part of a weft.fused region
