@@ -126,13 +126,17 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
 
   WEFT_ASSIGN_OR_RETURN(RateTable rates,
                         ClassifyRates(placement.graph, options.micro_batches));
-  WEFT_ASSIGN_OR_RETURN(Partition parts,
-                        PartitionGraph(placement, rates, options.devices));
+  WEFT_ASSIGN_OR_RETURN(
+      Partition parts,
+      PartitionGraph(
+          placement, rates, options.devices,
+          options.micro_batches > 1 ? options.pipeline.phases() : 1));
   Done(options, "partition");
   OrderOptions ordering;
   ordering.register_copies = options.register_copies;
   ordering.launch_order_seed = options.launch_order_seed;
   ordering.max_chain_ops = options.max_chain_ops;
+  ordering.pipeline = options.pipeline;
   WEFT_ASSIGN_OR_RETURN(Schedule schedule, OrderWorks(parts, ordering));
   Done(options, "order");
   Dump(options, "order", [&] { return ToString(parts, schedule); });
@@ -144,6 +148,7 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
   emitting.estimate = options.estimate;
   emitting.rank = options.rank;
   emitting.ranks = options.ranks;
+  emitting.pipeline = options.pipeline;
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan,
                         EmitPlan(parts, schedule, state, emitting));
   Done(options, "emit");

@@ -40,6 +40,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/capability.h"
 #include "compiler/memory/state_layout.h"
+#include "compiler/pipeline/schedule.h"
 #include "core/graph/graph.h"
 #include "core/proto/plan.pb.h"
 
@@ -52,6 +53,9 @@ struct CompileOptions {
   int micro_batches = 1;              // acts of micro nodes in a period
   uint32_t rank = 0;                  // whose plan it is, of
   uint32_t ranks = 1;                 // so many
+  // None, or the one that the ranks are: then the stages of micro-batch nodes
+  // are phases (AssignRanks). Its micro_batches are those above.
+  PipelineSpec pipeline;
   // Of registers between streams; those that I/O fills have at least two.
   int register_copies = 2;
   // Other values give other legal launch orders of the same work; results must

@@ -5,18 +5,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/check/check.h"
 #include "compiler/check/happens_before.h"
 #include "compiler/compile.h"
 #include "compiler/memory/conflicts.h"
 #include "compiler/partition/by_rank.h"
 #include "compiler/testing/fake_oracle.h"
+#include "compiler/testing/job_plans.h"
 #include "compiler/testing/symbolic_run.h"
 #include "core/base/status_macros.h"
 #include "core/graph/rates.h"
 #include "core/graph/text.h"
 #include "core/plan/actor_spec.h"
-#include "core/plan/job.h"
 #include "core/plan/plan.h"
 #include "core/plan/print.h"
 #include "gtest/gtest.h"
@@ -295,29 +294,12 @@ void Scatter(uint64_t seed, int ranks, Graph* graph) {
   }
 }
 
-struct Job {
-  std::vector<plan::Plan> plans;
-  plan::Plan joined;
-};
-
-absl::StatusOr<Job> CompileRanks(const Graph& graph, CompileOptions options,
-                                 int ranks, CapabilityOracle& oracle) {
+absl::StatusOr<JobPlans> CompileRanks(const Graph& graph,
+                                      const CompileOptions& options, int ranks,
+                                      CapabilityOracle& oracle) {
   WEFT_ASSIGN_OR_RETURN(RankAssignment where,
                         AssignRanks(graph, ranks, options.micro_batches));
-  Job job;
-  options.launch_order_seed = 0;
-  options.ranks = ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    options.rank = rank;
-    WEFT_ASSIGN_OR_RETURN(Graph mine, GraphOfRank(graph, where, rank));
-    WEFT_ASSIGN_OR_RETURN(plan::Plan plan, Compile(mine, options, oracle));
-    job.plans.push_back(std::move(plan));
-  }
-  std::vector<const plan::Plan*> plans;
-  for (const plan::Plan& plan : job.plans) plans.push_back(&plan);
-  WEFT_ASSIGN_OR_RETURN(job.joined, plan::JoinRanks(plans));
-  WEFT_RETURN_IF_ERROR(check::CheckPlan(job.joined));
-  return job;
+  return CompileJob(graph, options, where, oracle);
 }
 
 TEST_P(RankTest, RanksTogetherComputeWhatTheWholeDoes) {

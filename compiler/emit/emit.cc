@@ -75,6 +75,11 @@ class Emitter {
     d_.plan.set_graph(d_.options.graph);
     d_.plan.set_estimate(d_.options.estimate);
     d_.plan.set_micro_batches(d_.parts.micro_batches);
+    if (d_.parts.phases > 1) {
+      plan::Pipeline* pipeline = d_.plan.mutable_pipeline();
+      pipeline->set_schedule(std::string(Name(d_.options.pipeline.schedule)));
+      pipeline->set_stages(static_cast<uint32_t>(d_.options.pipeline.stages));
+    }
     for (const plan::Device& d : d_.options.devices) *d_.plan.add_devices() = d;
     uint32_t workers = 1;
     for (size_t s = 0; s < d_.parts.streams.size(); ++s) {
@@ -144,6 +149,9 @@ class Emitter {
     task->set_binding(first.binding);
     task->set_first(static_cast<uint64_t>(first.first));
     if (first.channel >= 0) task->set_channel(channel_[first.channel]);
+    if (d_.parts.phases > 1 && first.section == Section::kMicro) {
+      task->set_phase(static_cast<uint32_t>(first.phase) + 1);
+    }
     const bool chain = first.kind == Kind::kCompute && draft.works.size() > 1;
     if (!chain) {
       task->set_name(first.state.empty() ? first.name : first.state);
@@ -314,8 +322,9 @@ class Emitter {
       const size_t from = d_.schedule.task_of[p];
       if (!controls_.insert({{from, to}, true}).second) continue;
       const Work& before = d_.parts.works[p];
-      int reg = NewRegister(1, d_.parts.streams[before.stream].device,
-                            plan::Arena::ACTIVATIONS);
+      int reg = NewRegister(
+          static_cast<uint32_t>(ControlCopies(d_.schedule, p, w)),
+          d_.parts.streams[before.stream].device, plan::Arena::ACTIVATIONS);
       const bool last = before.acts > work.acts;
       AddOutputPort(from, reg,
                     last ? actor::GivenLast(before.acts) : std::string());

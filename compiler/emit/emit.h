@@ -22,6 +22,7 @@
 #include "compiler/memory/state_layout.h"
 #include "compiler/order/order.h"
 #include "compiler/partition/partition.h"
+#include "compiler/pipeline/schedule.h"
 #include "core/proto/plan.pb.h"
 
 namespace weft {
@@ -33,6 +34,7 @@ struct EmitOptions {
   bool estimate = false;
   uint32_t rank = 0;  // whose plan it is
   uint32_t ranks = 1;
+  PipelineSpec pipeline;
 };
 
 absl::StatusOr<plan::Plan> EmitPlan(const Partition& parts,

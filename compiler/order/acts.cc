@@ -10,34 +10,52 @@
 namespace weft {
 namespace {
 
-// Before, then micro-batch by micro-batch, then after; a shared phase when
+// Before, then phase by phase of micro-batches, then after; a shared phase when
 // something needs it.
-std::vector<int> BySections(absl::Span<const Unit> units,
-                            absl::Span<const UnitEdge> edges,
-                            const std::vector<bool>& phases,
-                            int micro_batches) {
-  std::vector<std::vector<int>> needs(units.size());
-  for (const UnitEdge& e : edges) {
-    if (phases[e.from]) needs[e.to].push_back(e.from);
-  }
-  std::vector<int> order;
-  std::vector<bool> placed(units.size(), false);
-  auto place_section = [&](Section section) {
-    for (size_t u = 0; u < units.size(); ++u) {
-      if (units[u].section != section || phases[u]) continue;
-      for (int phase : needs[u]) {
-        if (placed[phase]) continue;
-        placed[phase] = true;
-        order.push_back(phase);
-      }
-      order.push_back(static_cast<int>(u));
+class BySections {
+ public:
+  BySections(absl::Span<const Unit> units, absl::Span<const UnitEdge> edges,
+             const std::vector<bool>& shared)
+      : shared_(shared), needs_(units.size()), placed_(units.size(), false) {
+    for (const UnitEdge& e : edges) {
+      if (shared[e.from]) needs_[e.to].push_back(e.from);
     }
-  };
-  place_section(Section::kBefore);
-  for (int k = 0; k < micro_batches; ++k) place_section(Section::kMicro);
-  place_section(Section::kAfter);
-  return order;
-}
+  }
+
+  std::vector<int> Run(absl::Span<const Unit> units, const PhaseOrder& phases) {
+    std::vector<int> before, after;
+    std::vector<std::vector<int>> micro(phases.spec().phases());
+    for (size_t u = 0; u < units.size(); ++u) {
+      std::vector<int>& part = units[u].section == Section::kBefore ? before
+                               : units[u].section == Section::kAfter
+                                   ? after
+                                   : micro[units[u].phase];
+      part.push_back(static_cast<int>(u));
+    }
+    Place(before);
+    for (const PhaseAct& act : phases.acts()) Place(micro[act.phase]);
+    Place(after);
+    return std::move(order_);
+  }
+
+ private:
+  void Place(const std::vector<int>& units) {
+    for (int u : units) {
+      if (shared_[u]) continue;
+      for (int phase : needs_[u]) {
+        if (placed_[phase]) continue;
+        placed_[phase] = true;
+        order_.push_back(phase);
+      }
+      order_.push_back(u);
+    }
+  }
+
+  const std::vector<bool>& shared_;
+  std::vector<std::vector<int>> needs_;  // shared phases, by unit
+  std::vector<bool> placed_;             // of these
+  std::vector<int> order_;
+};
 
 // Any topological order of the acts.
 class RandomOrder {
@@ -128,9 +146,10 @@ class RandomOrder {
 
 absl::StatusOr<std::vector<int>> OrderActs(absl::Span<const Unit> units,
                                            absl::Span<const UnitEdge> edges,
-                                           const std::vector<bool>& phases,
-                                           int micro_batches, uint64_t seed) {
-  if (seed == 0) return BySections(units, edges, phases, micro_batches);
+                                           const std::vector<bool>& shared,
+                                           const PhaseOrder& phases,
+                                           uint64_t seed) {
+  if (seed == 0) return BySections(units, edges, shared).Run(units, phases);
   return RandomOrder(units, edges).Run(seed);
 }
 

@@ -1,5 +1,6 @@
 // Acts: the works of a period, unrolled over its micro-batches, in one linear
-// order that a run of the protocol can follow.
+// order that a run of the protocol can follow. With a pipeline this is this
+// rank's part of the order of all ranks (compiler/pipeline/schedule.h).
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_COMPILER_ORDER_ACTS_H_
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/order/chains.h"
+#include "compiler/pipeline/schedule.h"
 
 namespace weft {
 
@@ -24,13 +26,14 @@ struct UnitEdge {
 };
 
 // Units in the order of their acts; a unit appears as often as it acts.
-// `phases`: units of shared phases, placed just before their first successor.
+// `shared`: units of shared phases, placed just before their first successor.
 // Pre-condition: every edge leads forward in the order of `units`. kInternal
 // where acts wait for each other all the same, which rates that fit rule out.
 absl::StatusOr<std::vector<int>> OrderActs(absl::Span<const Unit> units,
                                            absl::Span<const UnitEdge> edges,
-                                           const std::vector<bool>& phases,
-                                           int micro_batches, uint64_t seed);
+                                           const std::vector<bool>& shared,
+                                           const PhaseOrder& phases,
+                                           uint64_t seed);
 
 }  // namespace weft
 

@@ -17,10 +17,16 @@ std::vector<Unit> Units() {
           {{2}, 0, 2, Section::kMicro}};
 }
 
+PhaseOrder TwoMicroBatches() {
+  PipelineSpec spec;
+  spec.micro_batches = 2;
+  return *PhaseOrder::Create(spec);
+}
+
 TEST(ActsTest, ARandomOrderHasEveryActOnce) {
   for (uint64_t seed = 1; seed < 20; ++seed) {
     auto order = OrderActs(Units(), std::vector<UnitEdge>{{0, 1, 1}, {1, 2, 1}},
-                           {false, false, false}, 2, seed);
+                           {false, false, false}, TwoMicroBatches(), seed);
     ASSERT_TRUE(order.ok()) << order.status();
     EXPECT_THAT(*order, ElementsAre(0, 0, 1, 2, 2));
   }
@@ -31,7 +37,7 @@ TEST(ActsTest, ARandomOrderHasEveryActOnce) {
 TEST(ActsTest, ActsThatWaitForEachOtherAreAnError) {
   auto order =
       OrderActs(Units(), std::vector<UnitEdge>{{0, 1, 1}, {1, 2, 1}, {0, 2, 1}},
-                {false, false, false}, 2, /*seed=*/1);
+                {false, false, false}, TwoMicroBatches(), /*seed=*/1);
   ASSERT_FALSE(order.ok());
   EXPECT_TRUE(IsError(order.status(), ErrorCode::kInternal));
   EXPECT_THAT(std::string(order.status().message()),

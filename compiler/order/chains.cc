@@ -30,7 +30,7 @@ class ChainFormer {
   int Open(int w) {
     const Work& work = parts_.works[w];
     unit_of_[w] = static_cast<int>(units_.size());
-    units_.push_back({{w}, work.stream, work.acts, work.section});
+    units_.push_back({{w}, work.stream, work.acts, work.section, work.phase});
     return unit_of_[w];
   }
 
@@ -50,6 +50,7 @@ class ChainFormer {
   bool MayJoin(const Work& work, int w, int unit) const {
     const Unit& chain = units_[unit];
     if (chain.acts != work.acts || chain.section != work.section ||
+        chain.phase != work.phase ||
         static_cast<int>(chain.works.size()) >= max_chain_ops_) {
       return false;
     }

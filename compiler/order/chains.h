@@ -18,6 +18,7 @@ struct Unit {
   int stream = 0;
   int acts = 1;
   Section section = Section::kMicro;
+  int phase = 0;  // of a pipeline
 };
 
 // In the order of their first works. `linear` is a linear order of all works.

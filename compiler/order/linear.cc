@@ -12,8 +12,8 @@ namespace weft {
 namespace {
 
 using Kind = Work::Kind;
-// Section, class, position, work: smaller goes first.
-using Key = std::tuple<int, int, uint64_t, int>;
+// Section, phase, class, position, work: smaller goes first.
+using Key = std::tuple<int, int, int, uint64_t, int>;
 
 // On a stream without order, or a copy of what comes from there: it is ready
 // early, and early in the order it cuts no chain. Not so what other ranks send:
@@ -34,7 +34,7 @@ Key KeyOf(const Partition& parts, int w, uint64_t seed) {
   if (RunsAhead(parts, work)) klass = 1;
   uint64_t position = seed == 0 ? static_cast<uint64_t>(work.rank)
                                 : Mix(seed ^ Mix(static_cast<uint64_t>(w)));
-  return {static_cast<int>(work.section), klass, position, w};
+  return {static_cast<int>(work.section), work.phase, klass, position, w};
 }
 
 // Walks back from any work that is not done until one repeats.
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<int>> LinearOrder(const Partition& parts,
   std::vector<int> order;
   std::vector<bool> done(n, false);
   while (!ready.empty()) {
-    int w = std::get<3>(*ready.begin());
+    int w = std::get<4>(*ready.begin());
     ready.erase(ready.begin());
     order.push_back(w);
     done[w] = true;

@@ -1,6 +1,6 @@
 // One linear order of the works of a partition, before they act several times:
-// by section, then predecessors first; among the ready, by position in the
-// graph or, with a seed, at random.
+// by section and phase, then predecessors first; among the ready, by position
+// in the graph or, with a seed, at random.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_COMPILER_ORDER_LINEAR_H_

@@ -19,16 +19,19 @@ bool IsPhase(const Work& work) {
   return work.kind == Kind::kShared || work.kind == Kind::kExclusive;
 }
 
+// The last phase in which `buffer` is read.
+int LastPhase(const Partition& parts, const Buffer& buffer) {
+  int last = parts.works[buffer.producer].phase;
+  for (int r : buffer.readers) last = std::max(last, parts.works[r].phase);
+  return last;
+}
+
 // Registers within one ordered stream need one copy: the stream's order already
 // keeps writer and readers apart. Between streams copies let the writer run
 // ahead; what acts once a step does so only where it waits for the outside
 // world.
-int CopiesOf(const Partition& parts, const Buffer& buffer, int wanted) {
+int CopiesInAPhase(const Partition& parts, const Buffer& buffer, int wanted) {
   const Work& producer = parts.works[buffer.producer];
-  if (IsPhase(producer)) return 1;
-  if (producer.channel >= 0) {
-    return static_cast<int>(parts.channels[producer.channel].copies());
-  }
   if (!parts.streams[producer.stream].ordered) return std::max(2, wanted);
   if (GivesOf(producer) == 1 && parts.micro_batches > 1) return 1;
   for (int r : buffer.readers) {
@@ -39,13 +42,15 @@ int CopiesOf(const Partition& parts, const Buffer& buffer, int wanted) {
 
 class Orderer {
  public:
-  Orderer(const Partition& parts, const OrderOptions& options)
-      : parts_(parts), options_(options) {}
+  Orderer(const Partition& parts, const OrderOptions& options,
+          const PhaseOrder& phases)
+      : parts_(parts), options_(options), phases_(phases) {}
 
   absl::StatusOr<Schedule> Run() {
     for (const Buffer& buffer : parts_.buffers) {
-      out_.copies.push_back(CopiesOf(parts_, buffer, options_.register_copies));
+      out_.copies.push_back(CopiesOf(buffer));
     }
+    CountControlCopies();
     WEFT_ASSIGN_OR_RETURN(std::vector<int> linear,
                           LinearOrder(parts_, options_.launch_order_seed));
     units_ = FormChains(parts_, linear, options_.max_chain_ops);
@@ -53,19 +58,52 @@ class Orderer {
     for (size_t u = 0; u < units_.size(); ++u) {
       for (int w : units_[u].works) unit_of_[w] = static_cast<int>(u);
     }
-    std::vector<bool> phases;
+    std::vector<bool> shared;
     for (const Unit& unit : units_) {
-      phases.push_back(parts_.works[unit.works[0]].kind == Kind::kShared);
+      shared.push_back(parts_.works[unit.works[0]].kind == Kind::kShared);
     }
-    WEFT_ASSIGN_OR_RETURN(
-        std::vector<int> acts,
-        OrderActs(units_, UnitEdges(), phases, parts_.micro_batches,
-                  options_.launch_order_seed));
+    WEFT_ASSIGN_OR_RETURN(std::vector<int> acts,
+                          OrderActs(units_, UnitEdges(), shared, phases_,
+                                    options_.launch_order_seed));
     MakeTasks(acts);
     return std::move(out_);
   }
 
  private:
+  int CopiesOf(const Buffer& buffer) const {
+    const Work& producer = parts_.works[buffer.producer];
+    if (IsPhase(producer)) return 1;
+    if (producer.channel >= 0) {
+      return static_cast<int>(parts_.channels[producer.channel].copies());
+    }
+    const int one_phase =
+        CopiesInAPhase(parts_, buffer, options_.register_copies);
+    // A step's value is there for all of them.
+    if (GivesOf(producer) == 1) return one_phase;
+    const int in_flight =
+        phases_.InFlight(producer.phase, LastPhase(parts_, buffer));
+    const bool runs_ahead = !parts_.streams[producer.stream].ordered;
+    return runs_ahead ? one_phase + in_flight - 1
+                      : std::max(one_phase, in_flight);
+  }
+
+  void CountControlCopies() {
+    for (size_t w = 0; w < parts_.works.size(); ++w) {
+      const Work& work = parts_.works[w];
+      for (int before : work.after) {
+        const Work& from = parts_.works[before];
+        if (from.kind == Kind::kPost) {
+          out_.control_copies[{before, static_cast<int>(w)}] =
+              static_cast<int>(parts_.channels[from.channel].copies());
+          continue;
+        }
+        if (from.section != work.section || from.phase >= work.phase) continue;
+        out_.control_copies[{before, static_cast<int>(w)}] =
+            phases_.InFlight(from.phase, work.phase);
+      }
+    }
+  }
+
   std::vector<UnitEdge> UnitEdges() const {
     std::map<std::pair<int, int>, int> copies;  // (from, to) -> the fewest
     auto add = [&](int from, int to, int n) {
@@ -84,12 +122,13 @@ class Orderer {
         if (o.buffer >= 0) reads(o.buffer);
       }
       for (int b : work.paced_by) reads(b);
-      // A control register has one copy; along one ordered stream there is
-      // none, and nothing flows back.
+      // Along one ordered stream there is no control register, and nothing
+      // flows back.
       for (int p : work.after) {
         bool stream = parts_.works[p].stream == work.stream &&
                       parts_.streams[work.stream].ordered;
-        add(unit_of_[p], to, stream ? 0 : 1);
+        add(unit_of_[p], to,
+            stream ? 0 : ControlCopies(out_, p, static_cast<int>(w)));
       }
       for (int p : work.implied_after) add(unit_of_[p], to, 0);
     }
@@ -136,6 +175,7 @@ class Orderer {
 
   const Partition& parts_;
   const OrderOptions& options_;
+  const PhaseOrder& phases_;
   Schedule out_;
   std::vector<Unit> units_;
   std::vector<int> unit_of_;
@@ -151,9 +191,18 @@ bool NeedsControlRegister(const Partition& parts, const Schedule& schedule,
   return from.stream != to.stream || !parts.streams[to.stream].ordered;
 }
 
+int ControlCopies(const Schedule& schedule, int before, int work) {
+  auto it = schedule.control_copies.find({before, work});
+  return it == schedule.control_copies.end() ? 1 : it->second;
+}
+
 absl::StatusOr<Schedule> OrderWorks(const Partition& parts,
                                     const OrderOptions& options) {
-  return Orderer(parts, options).Run();
+  PipelineSpec pipeline;  // none
+  if (parts.phases > 1) pipeline = options.pipeline;
+  pipeline.micro_batches = parts.micro_batches;
+  WEFT_ASSIGN_OR_RETURN(PhaseOrder phases, PhaseOrder::Create(pipeline));
+  return Orderer(parts, options, phases).Run();
 }
 
 std::string ToString(const Partition& parts, const Schedule& schedule) {

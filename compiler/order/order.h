@@ -16,22 +16,28 @@
 //
 // Order. Works of the section "before", then all works for micro-batch 0, 1,
 // ... and then the section "after"; a variable's shared phase just before its
-// first reader. With a launch_order_seed: any topological order of the acts
-// that respects data, control and credits. Executing the acts one by one in the
-// linear order is a legal run of the protocol, and the protocol is persistent,
-// so no plan made from it can block.
+// first reader. In a pipeline the middle goes by phases of micro-batches, in
+// the order of its schedule (compiler/pipeline/schedule.h), no chain has works
+// of two phases, and registers that are read in a later phase have as many
+// copies as there are micro-batches in between. With a launch_order_seed: any
+// topological order of the acts that respects data, control and credits.
+// Executing the acts one by one in the linear order is a legal run of the
+// protocol, and the protocol is persistent, so no plan made from it can block.
 //
 // Threading: free functions, thread-safe; Schedule is a value.
 #ifndef WEFT_COMPILER_ORDER_ORDER_H_
 #define WEFT_COMPILER_ORDER_ORDER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/partition/partition.h"
+#include "compiler/pipeline/schedule.h"
 
 namespace weft {
 
@@ -39,6 +45,8 @@ struct OrderOptions {
   int register_copies = 2;
   uint64_t launch_order_seed = 0;
   int max_chain_ops = 128;
+  // Its micro_batches are those of the partition.
+  PipelineSpec pipeline;
 };
 
 // One task to be.
@@ -55,6 +63,8 @@ struct Schedule {
   std::vector<int> task_of;      // by work
   // By buffer: how many copies its register has, if it gets one.
   std::vector<int> copies;
+  // The same of control edges, by works; one where there is none.
+  std::map<std::pair<int, int>, int> control_copies;
   // By stream: the acts of a period as task indices; empty if not ordered.
   std::vector<std::vector<uint32_t>> orders;
 };
@@ -64,8 +74,11 @@ struct Schedule {
 bool NeedsControlRegister(const Partition& parts, const Schedule& schedule,
                           int before, int work);
 
-// Errors: kBadGraph names the nodes of a cycle (for example two updates, each
-// of which reads what the other replaces).
+// Copies of the control register from `before` to `work`.
+int ControlCopies(const Schedule& schedule, int before, int work);
+
+// Errors: kBadJob for a pipeline that cannot be; kBadGraph names the nodes of a
+// cycle (for example two updates, each of which reads what the other replaces).
 absl::StatusOr<Schedule> OrderWorks(const Partition& parts,
                                     const OrderOptions& options);
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/partition/phases.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/rates/rates.h"
 #include "core/base/error.h"
@@ -158,6 +160,9 @@ class Splitter {
     WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
     WEFT_ASSIGN_OR_RETURN(sections_,
                           ClassifyRates(graph_, where_.micro_batches));
+    if (!where_.phase.empty()) {
+      WEFT_ASSIGN_OR_RETURN(phases_, PhaseOrder::Create(where_.pipeline));
+    }
     local_.assign(graph_.id_bound(), -1);
     for (const Node* node : order) WEFT_RETURN_IF_ERROR(Add(*node));
     return std::move(out_);
@@ -165,6 +170,9 @@ class Splitter {
 
  private:
   int RankOf(int32_t node) const { return where_.rank[node]; }
+  int StageOf(const Node& node) const {
+    return where_.phase.empty() ? node.stage : where_.phase[node.id()];
+  }
 
   absl::Status Add(const Node& node) {
     if (node.Is(OpId::kConstant)) {
@@ -195,7 +203,7 @@ class Splitter {
     WEFT_ASSIGN_OR_RETURN(auto device,
                           SplitDevice(node.device, node.name(), where_.ranks));
     clone->device = device.second;
-    clone->stage = node.stage;
+    clone->stage = StageOf(node);
     clone->provenance = node.provenance;
     const std::string& reason = where_.reason[node.id()];
     if (!reason.empty()) clone->provenance.push_back(reason);
@@ -232,9 +240,28 @@ class Splitter {
     return out;
   }
 
+  // Transfers of what `node` gives and `readers` take on rank `to` that may be
+  // under way. 0: as the rate says.
+  int64_t Copies(const Node& node, absl::Span<const int32_t> readers, int to,
+                 bool data) const {
+    if (!phases_.has_value() || rates_[node.id()] != Rate::kMicro) return 0;
+    const int from = where_.phase[node.id()];
+    int last = from;
+    for (int32_t reader : readers) {
+      if (RankOf(reader) == to) last = std::max(last, where_.phase[reader]);
+    }
+    // Data of the next micro-batch may come while the last is still read.
+    return std::max(data ? 2 : 1, phases_->InFlight(from, last));
+  }
+  std::vector<int32_t> Readers(Value v) const {
+    std::vector<int32_t> out;
+    for (auto [reader, position] : graph_.Uses(v)) out.push_back(reader);
+    return out;
+  }
+
   // Attributes of the end of a channel that is on this rank.
-  AttrMap Channel(const Node& node, absl::string_view what, int from,
-                  int to) const {
+  AttrMap Channel(const Node& node, absl::string_view what, int from, int to,
+                  int64_t copies) const {
     const bool micro = rates_[node.id()] == Rate::kMicro;
     AttrMap attrs = {{"channel", absl::StrCat(what, ":", from, ">", to)},
                      {"peer", from == rank_ ? to : from},
@@ -242,6 +269,7 @@ class Splitter {
     const bool before = where_.micro_batches > 1 &&
                         sections_.section[node.id()] == Section::kBefore;
     if (from == rank_ && before) attrs.Set("before", 1);
+    if (copies != 0) attrs.Set("copies", copies);
     return attrs;
   }
   std::string ControlName(const Node& node) const {
@@ -254,7 +282,7 @@ class Splitter {
                                int num_outputs, const std::string& why) {
     WEFT_ASSIGN_OR_RETURN(
         Node * end, out_.Add(op, name, inputs, std::move(attrs), num_outputs));
-    end->stage = node.stage;
+    end->stage = StageOf(node);
     end->provenance.push_back(absl::StrCat("by rank: ", why));
     return end;
   }
@@ -268,8 +296,10 @@ class Splitter {
         const Value local = value_.at(v);
         WEFT_RETURN_IF_ERROR(
             AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to),
-                   {local}, Channel(node, name, rank_, to), 0,
-                   absl::StrCat("'", name, "' is read on rank ", to))
+                   {local},
+                   Channel(node, name, rank_, to,
+                           Copies(node, Readers(v), to, /*data=*/true)),
+                   0, absl::StrCat("'", name, "' is read on rank ", to))
                 .status());
       }
     }
@@ -279,7 +309,10 @@ class Splitter {
       WEFT_ASSIGN_OR_RETURN(
           Node * send,
           AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to), {},
-                 Channel(node, name, rank_, to), 0,
+                 Channel(node, name, rank_, to,
+                         Copies(node, graph_.ControlUses(node.id()), to,
+                                /*data=*/false)),
+                 0,
                  absl::StrCat("rank ", to, " waits for '", node.name(), "'")));
       out_.AddControlInput(send->id(), local_[node.id()]);
     }
@@ -292,7 +325,8 @@ class Splitter {
       const Value v = node.output(i);
       if (RanksReading(v).count(rank_) == 0) continue;
       const std::string name = graph_.ValueName(v);
-      AttrMap attrs = Channel(node, name, from, rank_);
+      AttrMap attrs = Channel(node, name, from, rank_,
+                              Copies(node, Readers(v), rank_, /*data=*/true));
       const absl::Span<const int64_t> dims = graph_.type(v).shape.dims();
       attrs.Set("dtype", graph_.type(v).dtype);
       attrs.Set("shape", std::vector<int64_t>(dims.begin(), dims.end()));
@@ -308,7 +342,10 @@ class Splitter {
     WEFT_ASSIGN_OR_RETURN(
         Node * recv,
         AddEnd(node, "weft.Recv", absl::StrCat(name, "/from_rank_", from), {},
-               Channel(node, name, from, rank_), 0,
+               Channel(node, name, from, rank_,
+                       Copies(node, graph_.ControlUses(node.id()), rank_,
+                              /*data=*/false)),
+               0,
                absl::StrCat("waits for '", node.name(), "' on rank ", from)));
     control_[node.id()] = recv->id();
     return absl::OkStatus();
@@ -320,6 +357,7 @@ class Splitter {
   Graph out_;
   std::vector<Rate> rates_;
   RateTable sections_;
+  std::optional<PhaseOrder> phases_;
   std::vector<int32_t> local_;          // by node of the whole; -1: not here
   std::map<Value, Value> value_;        // of the whole, here
   std::map<int32_t, int32_t> control_;  // node elsewhere -> its word here
@@ -330,6 +368,18 @@ class Splitter {
 absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph, int ranks,
                                            int micro_batches) {
   return Assigner(graph, ranks, micro_batches).Run();
+}
+
+absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph,
+                                           const PipelineSpec& pipeline) {
+  WEFT_RETURN_IF_ERROR(CheckPipeline(pipeline));
+  WEFT_ASSIGN_OR_RETURN(
+      RankAssignment out,
+      AssignRanks(graph, pipeline.ranks, pipeline.micro_batches));
+  if (pipeline.stages == 0 || pipeline.micro_batches == 1) return out;
+  out.pipeline = pipeline;
+  WEFT_ASSIGN_OR_RETURN(out.phase, PhasesOfNodes(graph, out.rank, pipeline));
+  return out;
 }
 
 absl::StatusOr<Graph> GraphOfRank(const Graph& graph,

@@ -18,6 +18,13 @@
 // every rank, so ranks that run their nodes in it never wait for each other in
 // a circle.
 //
+// Pipelines. With a pipeline each node that acts for each micro-batch has a
+// phase (compiler/pipeline/schedule.h): the first one of its rank that is not
+// before its stage and its operands' phases. It becomes the node's stage in the
+// graph of its rank; the ends of a channel have that of what is sent, and room
+// for as many transfers as there are micro-batches from there to the last
+// reader.
+//
 // What it does not do: copies between devices of one rank (partition.h).
 //
 // Threading: free functions, thread-safe.
@@ -28,6 +35,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/pipeline/schedule.h"
 #include "core/graph/graph.h"
 
 namespace weft {
@@ -39,12 +47,22 @@ struct RankAssignment {
   std::vector<int> rank;
   // Why, by node id; empty where the device said so.
   std::vector<std::string> reason;
+  // By node id; empty without a pipeline.
+  std::vector<int> phase;
+  PipelineSpec pipeline;
 };
 
+// With a pipeline, which says both numbers, stages of nodes are phases: those
+// of gradients lead back (training/training.h).
+//
 // kDeviceNotFound for a rank that there is not; kBadGraph for an update that is
-// to run on another rank than its state, naming both.
+// to run on another rank than its state, naming both; kBadJob for a node that
+// comes, by what it reads, after all phases of its rank, naming that and both
+// stages; those of CheckPipeline.
 absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph, int ranks,
                                            int micro_batches = 1);
+absl::StatusOr<RankAssignment> AssignRanks(const Graph& graph,
+                                           const PipelineSpec& pipeline);
 
 // Costs the whole graph's size in time, and what the rank has in memory.
 // Errors: those of ClassifyRates.

@@ -24,11 +24,13 @@ void SortUnique(std::vector<int>* v) {
 class Partitioner {
  public:
   Partitioner(const Placement& placement, const RateTable& rates,
-              absl::Span<const plan::Device> devices)
+              absl::Span<const plan::Device> devices, int phases)
       : draft_(placement, rates, devices),
         graph_(placement.graph),
         place_(placement.place),
-        out_(draft_.parts()) {}
+        out_(draft_.parts()) {
+    out_.phases = phases;
+  }
 
   absl::StatusOr<Partition> Run() {
     main_work_.assign(graph_.id_bound(), -1);
@@ -40,6 +42,7 @@ class Partitioner {
     }
     for (const Node* node : order) AddControl(*node);
     LinkReaders();
+    PhaseCopies();
     PaceIdle();
     return std::move(out_);
   }
@@ -96,7 +99,9 @@ class Partitioner {
     channel.set_name(view.String("channel"));
     channel.set_peer(static_cast<uint32_t>(view.Int("peer")));
     channel.set_receives(node.Is(OpId::kRecv));
-    channel.set_copies(acts > 1 && type != nullptr ? 2 : 1);
+    const int64_t copies = view.Int("copies");
+    channel.set_copies(copies != 0 ? static_cast<uint32_t>(copies)
+                                   : (acts > 1 && type != nullptr ? 2 : 1));
     if (type != nullptr) *channel.mutable_tensor() = DescribeTensor(*type, "");
     out_.channels.push_back(std::move(channel));
     return static_cast<int>(out_.channels.size()) - 1;
@@ -276,6 +281,20 @@ class Partitioner {
     }
   }
 
+  // What another rank or an earlier phase made is copied where it is wanted.
+  // Copies of copies come after what they read.
+  void PhaseCopies() {
+    for (size_t w = out_.works.size(); w-- > 0;) {
+      Work& work = out_.works[w];
+      if (work.kind != Kind::kCopy || work.section != Section::kMicro) continue;
+      int first = out_.phases;
+      for (int reader : out_.buffers[work.results[0]].readers) {
+        first = std::min(first, out_.works[reader].phase);
+      }
+      work.phase = std::max(work.phase, first);
+    }
+  }
+
   // A kernel that reads nothing would act without end: it is paced by the step
   // counter, which acts under the lease.
   void PaceIdle() {
@@ -345,10 +364,11 @@ std::vector<int> PredecessorsOf(const Partition& parts, int id) {
   return out;
 }
 
-absl::StatusOr<Partition> PartitionGraph(
-    const Placement& placement, const RateTable& rates,
-    absl::Span<const plan::Device> devices) {
-  return Partitioner(placement, rates, devices).Run();
+absl::StatusOr<Partition> PartitionGraph(const Placement& placement,
+                                         const RateTable& rates,
+                                         absl::Span<const plan::Device> devices,
+                                         int phases) {
+  return Partitioner(placement, rates, devices, phases).Run();
 }
 
 }  // namespace weft

@@ -77,6 +77,7 @@ struct Work {
   int32_t node = -1;  // of the placed graph
   int stream = 0;
   Section section = Section::kMicro;
+  int phase = 0;  // of a pipeline; see compiler/pipeline/schedule.h
   int acts = 1;
   // Kernels: in the kernel's order. Others: what they read.
   std::vector<WorkOperand> operands;
@@ -109,6 +110,7 @@ struct StreamDraft {
 
 struct Partition {
   int micro_batches = 1;
+  int phases = 1;  // of the pipeline
   std::vector<Work> works;
   std::vector<Buffer> buffers;
   std::vector<StreamDraft> streams;
@@ -125,9 +127,12 @@ int GivesOf(const Work& work);
 // and implied edges. Ascending, each once.
 std::vector<int> PredecessorsOf(const Partition& parts, int work);
 
-absl::StatusOr<Partition> PartitionGraph(
-    const Placement& placement, const RateTable& rates,
-    absl::Span<const plan::Device> devices);
+// With `phases` above 1 a node's stage is its phase (AssignRanks, by_rank.h);
+// copies are made when they are first read.
+absl::StatusOr<Partition> PartitionGraph(const Placement& placement,
+                                         const RateTable& rates,
+                                         absl::Span<const plan::Device> devices,
+                                         int phases = 1);
 
 }  // namespace weft
 

@@ -1,5 +1,6 @@
 #include "compiler/partition/parts_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,9 @@ Work PartsBuilder::NewWork(Kind kind, const Node& node, int stream) {
   work.stream = stream;
   work.section = rates_.section[node.id()];
   work.acts = rates_.Acts(node);
+  if (out_.phases > 1 && work.section == Section::kMicro) {
+    work.phase = std::clamp(node.stage, 0, out_.phases - 1);
+  }
   work.rank = rank_;
   work.provenance = node.provenance;
   if (!At(node.id()).reason.empty()) {
@@ -144,6 +148,7 @@ int PartsBuilder::AddCopy(int from, uint32_t device) {
   work.section = producer.kind == Kind::kAccumulate && rates_.micro_batches > 1
                      ? Section::kAfter
                      : producer.section;
+  if (work.section == Section::kMicro) work.phase = producer.phase;
   work.name = absl::StrCat(source.name, "@", devices_[device].name());
   work.stream = ComputeStream(device == 0 ? source.device : device);
   work.operands = {{from, -1}};

@@ -17,6 +17,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // An actor's id has 20 bits for the rank.
 constexpr double kMaxRanks = 1 << 20;
+constexpr double kMaxCopies = 65534;  // core/plan/validate.h
 
 OpSchema MakeActor(OpId id, Arity inputs, std::vector<AttrSpec> attrs,
                    OpSchema::InferFn infer) {
@@ -151,6 +152,7 @@ absl::Status CheckChannel(const OpView& op) {
     return op.Error(ErrorCode::kBadAttribute, "attribute 'channel' is empty");
   }
   WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
+  WEFT_RETURN_IF_ERROR(RequireRange(op, "copies", 0, kMaxCopies));
   return RequireRange(op, "peer", 0, kMaxRanks);
 }
 
@@ -174,15 +176,17 @@ void RegisterChannels(OpRegistry* registry) {
   const AttrSpec channel = AttrSpec::Required("channel", AttrKind::kString);
   const AttrSpec peer = AttrSpec::Required("peer", AttrKind::kInt);
   const AttrSpec rate = AttrSpec::Default("rate", "step");
+  // Transfers under way at most; 0: as many as the rate makes useful.
+  const AttrSpec copies = AttrSpec::Default("copies", 0);
   OpSchema send = MakeActor(
       OpId::kSend, {0, 1},
-      {channel, peer, rate, AttrSpec::Default("before", 0)}, InferSend);
+      {channel, peer, rate, copies, AttrSpec::Default("before", 0)}, InferSend);
   send.outputs = {0, 0};
   registry->Add(std::move(send));
   OpSchema recv =
       MakeActor(OpId::kRecv, {0, 0},
                 {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
-                 AttrSpec::Optional("shape", AttrKind::kInts), rate},
+                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies},
                 InferRecv);
   recv.outputs = {0, 1};
   recv.usual_outputs = [](const AttrMap& attrs) {

@@ -51,6 +51,7 @@ class Printer {
       absl::StrAppend(&text_, ", rank ", plan_.rank(), " of ", plan_.ranks());
     }
     absl::StrAppend(&text_, "\n");
+    PrintPipeline();
     for (int d = 0; d < plan_.devices_size(); ++d) PrintDevice(d);
     for (int a = 0; options_.registers && a < plan_.arenas_size(); ++a) {
       PrintArena(a);
@@ -74,6 +75,33 @@ class Printer {
     return absl::StrCat(
         producer_[r] < 0 ? "?" : plan_.tasks(producer_[r]).name(),
         reg.tensors_size() == 0 ? " done" : "", " [r", r, "]");
+  }
+
+  // "F2": forward in stage 2; "B2": back.
+  std::string PhaseName(uint32_t phase) const {
+    const uint32_t stages = plan_.pipeline().stages();
+    return phase <= stages ? absl::StrCat("F", phase - 1)
+                           : absl::StrCat("B", 2 * stages - phase);
+  }
+
+  // Phases of micro-batches, in the order in which this rank does them.
+  void PrintPipeline() {
+    if (!plan_.has_pipeline()) return;
+    absl::StrAppend(&text_, "pipeline ", plan_.pipeline().schedule(), ", ",
+                    plan_.pipeline().stages(), " stages:");
+    std::vector<uint32_t> acts(plan_.tasks_size(), 0);
+    std::string last;
+    for (const Stream& stream : plan_.streams()) {
+      for (uint32_t t : stream.order()) {
+        if (t >= acts.size()) continue;
+        const uint32_t phase = plan_.tasks(static_cast<int>(t)).phase();
+        if (phase == 0) continue;
+        std::string act = absl::StrCat(PhaseName(phase), ".", acts[t]++);
+        if (act != last) absl::StrAppend(&text_, " ", act);
+        last = std::move(act);
+      }
+    }
+    absl::StrAppend(&text_, "\n");
   }
 
   void PrintDevice(int d) {
@@ -124,6 +152,9 @@ class Printer {
                     kind < actor::kNumKinds ? actor::kKinds[kind].name : "?",
                     " on ", NameAt(plan_.streams(), task.stream()), ", ",
                     task.acts_per_period(), " acts");
+    if (task.phase() != 0) {
+      absl::StrAppend(&text_, ", phase ", PhaseName(task.phase()));
+    }
     if (!task.binding().empty()) {
       absl::StrAppend(&text_, ", bound to '", task.binding(), "'");
     }
