@@ -39,7 +39,7 @@ struct Boxing {
   BoxingCosts* costs = nullptr;  // not owned; of the mesh
   int rank = 0;                  // of the job: one of the mesh
   NdSbp from, to;
-  // Unique in the job, without '#': the collectives are "<name>/0/<axis>", ..
+  // Unique in the job, without '#': its steps are "<name>/0", "<name>/1", ..
   std::string name;
   std::string value;          // what the user calls it; empty: `name`
   std::string rate = "step";  // of the value: "step" or "micro"

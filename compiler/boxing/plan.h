@@ -7,7 +7,7 @@
 //       std::vector<BoxingStep> steps,
 //       costs.Plan({S(0), P(sum)}, {B, S(1)}, {DType::kF32, {64, 32}}));
 //   Explain(mesh, steps);
-//   // "axis model: P(sum) to S(1), reduce-scatter of f32[32,32], 4 ranks, ..
+//   // "axis model: P(sum) to S(1), reduce-scatter of [32,32], 4 ranks, ..
 //   //  axis data: S(0) to B, all-gather .."
 //   costs.Seconds({B, B}, {B, S(0)}, type);         // the sum; remembered
 //
@@ -31,7 +31,7 @@
 //
 // All ranks of a mesh get the same steps. M, the values of a member's own
 // micro-batches, is no layout of one value: nothing is made of it, and it of
-// nothing.
+// nothing. An axis of one member has nothing to change.
 //
 // Threading: BoxingCosts is thread-compatible and remembers what it was asked;
 // the same question has the same answer, whatever was asked before.
@@ -40,6 +40,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -71,9 +72,9 @@ struct BoxingStep {
   BoxingMove move = BoxingMove::kSlice;
   // On the whole mesh.
   NdSbp before, after;
-  // Within a group of the axis: `group` is what its members have together, of
-  // which each has its part by `from`, then by `to`.
-  Shape group;
+  // Within a group of the axis: `together` is what its members have of the
+  // value, of which each has its part by `from`, then by `to`.
+  Shape together;
   Sbp from, to;
   int64_t bytes = 0;  // that the rank which sends most sends
   double seconds = 0;
@@ -105,25 +106,41 @@ class BoxingCosts {
   double Seconds(const NdSbp& from, const NdSbp& to, const TensorType& whole);
 
  private:
-  friend class BoxingSearch;
-  using Question = std::tuple<NdSbp, NdSbp, int, std::vector<int64_t>>;
+  using Question = std::tuple<NdSbp, NdSbp, DType, std::vector<int64_t>>;
+  struct Answer {
+    std::vector<BoxingStep> steps;
+    double seconds = 0;
+  };
 
+  absl::StatusOr<const Answer*> Find(const NdSbp& from, const NdSbp& to,
+                                     const TensorType& whole);
+  // The layouts of a mesh that differ from `at` in one axis, and that axis'
+  // step, priced.
+  std::vector<BoxingStep> StepsFrom(const NdSbp& at, const NdSbp& from,
+                                    const NdSbp& to, const TensorType& whole);
+  std::vector<BoxingStep> Search(const NdSbp& from, const NdSbp& to,
+                                 const TensorType& whole);
+  void Price(DType dtype, BoxingStep* step);
   // Of a collective of `bytes` in the dearest of the axis' groups.
-  CollectiveCost OfCollective(int axis, CollectiveKind kind, int64_t bytes);
+  const CollectiveCost& OfCollective(int axis, CollectiveKind kind,
+                                     int64_t bytes);
 
   Mesh mesh_;
   Topology topology_;
   std::vector<std::vector<int>> hosts_;
   OrderClass order_;
-  // Of each axis, its groups' hosts, those that are alike once.
+  // Of each axis, its groups' hosts; those that are alike once.
   std::vector<std::vector<std::vector<std::vector<int>>>> axis_hosts_;
-  std::map<Question, double> seconds_;
+  std::map<Question, Answer> answers_;
   std::map<std::tuple<int, CollectiveKind, int64_t>, CollectiveCost>
       collectives_;
 };
 
 // One line a step.
 std::string Explain(const Mesh& mesh, const std::vector<BoxingStep>& steps);
+
+// Which collective a move is; none where nothing moves.
+std::optional<CollectiveKind> CollectiveOf(BoxingMove move);
 
 }  // namespace weft
 

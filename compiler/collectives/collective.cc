@@ -83,10 +83,6 @@ absl::Status CheckForm(const Collective& c) {
   return absl::OkStatus();
 }
 
-bool CanReduce(DType dtype) {
-  return IsFloat(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
-}
-
 bool HasAxis(Kind kind) {
   return Splits(kind) || kind == Kind::kAllGather || kind == Kind::kGather;
 }
@@ -150,13 +146,6 @@ absl::Status Check(const Collective& c, const TensorType& type) {
 }
 
 // ---- Types
-
-// Sums and products of 16-bit values are f32 until the end.
-DType WireType(const Collective& c, DType dtype) {
-  const bool narrow = dtype == DType::kF16 || dtype == DType::kBF16;
-  const bool grows = c.op == ReduceOp::kSum || c.op == ReduceOp::kProd;
-  return Reduces(c.kind) && narrow && grows ? DType::kF32 : dtype;
-}
 
 // Elements of all blocks.
 int64_t TotalElements(const Collective& c, const TensorType& type) {
@@ -239,6 +228,17 @@ std::string Describe(const Collective& c) {
                       RangeOf(c.ranks));
 }
 
+bool CanReduce(DType dtype) {
+  return IsFloat(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+// Sums and products of 16-bit values are f32 until the end.
+DType WireType(CollectiveKind kind, ReduceOp op, DType dtype) {
+  const bool narrow = dtype == DType::kF16 || dtype == DType::kBF16;
+  const bool grows = op == ReduceOp::kSum || op == ReduceOp::kProd;
+  return Reduces(kind) && narrow && grows ? DType::kF32 : dtype;
+}
+
 absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Collective& c,
                                                 const TensorType& type) {
   WEFT_RETURN_IF_ERROR(Check(c, type));
@@ -246,7 +246,7 @@ absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Collective& c,
   if (c.algorithm == CollectiveAlgorithm::kAuto) {
     const int64_t bytes =
         TotalElements(c, type) *
-        static_cast<int64_t>(DTypeSize(WireType(c, type.dtype)));
+        static_cast<int64_t>(DTypeSize(WireType(c.kind, c.op, type.dtype)));
     absl::StatusOr<CollectiveChoice> choice =
         ChooseAlgorithm(c.kind, bytes, group, c.topology, c.order);
     if (!choice.ok()) return Bad(c, choice.status().message());
@@ -279,7 +279,7 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
   if (elements == 0) {
     result = EmptyResult(c, type, !after.empty(), &emit);
   } else {
-    const DType wire = WireType(c, type.dtype);
+    const DType wire = WireType(c.kind, c.op, type.dtype);
     CollectiveEmission emission(graph, &emit, c, schedule, wire, elements,
                                 AgreedOf(c, algorithm, type), provenance);
     if (input.valid()) {

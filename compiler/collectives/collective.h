@@ -126,6 +126,12 @@ std::string Describe(const Collective& c);
 absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
                                     Value input, const TensorType& type);
 
+// Whether there are reductions of `dtype`.
+bool CanReduce(DType dtype);
+
+// In what a reduction of `dtype` is done and sent, and what else is sent.
+DType WireType(CollectiveKind kind, ReduceOp op, DType dtype);
+
 // The algorithm that AddCollective takes: c.algorithm, or the choice.
 absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Collective& c,
                                                 const TensorType& type);

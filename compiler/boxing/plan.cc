@@ -1,0 +1,334 @@
+#include "compiler/boxing/plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/boxing/axis_view.h"
+#include "compiler/collectives/collective.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+
+namespace weft {
+namespace {
+
+// What a node costs beside its bytes: of two ways that move as much, the one
+// with fewer nodes is taken.
+constexpr double kNodeSeconds = 1e-6;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// An axis of one member has all, in whatever way.
+NdSbp Plain(const NdSbp& sbp, const Mesh& mesh) {
+  NdSbp plain = sbp;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (mesh.axis(axis).size == 1) plain[axis] = Sbp::Broadcast();
+  }
+  return plain;
+}
+
+absl::Status CheckFit(const NdSbp& from, const NdSbp& to, const Mesh& mesh,
+                      const TensorType& whole) {
+  for (const NdSbp* sbp : {&from, &to}) {
+    if (static_cast<int>(sbp->size()) != mesh.num_axes()) {
+      return MakeError(ErrorCode::kInternal,
+                       absl::StrCat(ToString(*sbp), " on a mesh of ",
+                                    mesh.num_axes(), " axes"));
+    }
+    absl::StatusOr<Shape> local = LocalShape(whole.shape, *sbp, mesh);
+    if (local.ok()) continue;
+    return MakeError(
+        ErrorCode::kShapeMismatch,
+        absl::StrCat(ToString(*sbp), " of ", whole.ToString(), " on mesh ",
+                     mesh.ToString(), ": ", local.status().message()));
+  }
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (from[axis] == to[axis] ||
+        !(from[axis].is_micro() || to[axis].is_micro())) {
+      continue;
+    }
+    return MakeError(
+        ErrorCode::kInternal,
+        absl::StrCat("from ", ToString(from), " to ", ToString(to), " on axis ",
+                     mesh.axis(axis).name,
+                     ": values of different micro-batches are not one value"));
+  }
+  return absl::OkStatus();
+}
+
+// Whether each member has as much for each other: of two splits of one
+// dimension where one cuts the pieces of the other.
+bool IsEven(Sbp from, Sbp to, int64_t members) {
+  if (from.dim != to.dim) return true;
+  const int64_t fine = std::max(from.groups, to.groups);
+  const int64_t coarse = std::min(from.groups, to.groups);
+  return fine % (coarse * members) == 0;
+}
+
+std::optional<BoxingMove> MoveOf(Sbp from, Sbp to, int64_t members) {
+  if (from.is_broadcast()) {
+    if (to.is_split()) return BoxingMove::kSlice;
+    if (to.is_partial()) return BoxingMove::kKeep;
+  } else if (from.is_partial()) {
+    if (to.is_broadcast()) return BoxingMove::kAllReduce;
+    if (to.is_split()) return BoxingMove::kReduceScatter;
+  } else if (from.is_split()) {
+    if (to.is_broadcast()) return BoxingMove::kAllGather;
+    if (to.is_partial()) return BoxingMove::kPad;
+    if (to.is_split() && IsEven(from, to, members)) {
+      return BoxingMove::kAllToAll;
+    }
+  }
+  return std::nullopt;
+}
+
+// What an axis may be on the way: as it is to be, or whole; and a reduction may
+// be left in parts until other axes are done.
+std::vector<Sbp> TargetsOf(Sbp from, Sbp to, const Shape& whole) {
+  std::vector<Sbp> targets;
+  if (!to.is_broadcast()) targets.push_back(to);
+  if (!from.is_partial()) return targets;
+  for (int dim = 0; dim < whole.rank(); ++dim) {
+    if (to != Sbp::Split(dim)) targets.push_back(Sbp::Split(dim));
+  }
+  return targets;
+}
+
+}  // namespace
+
+absl::string_view Name(BoxingMove move) {
+  switch (move) {
+    case BoxingMove::kSlice:
+      return "slice";
+    case BoxingMove::kAllGather:
+      return "all-gather";
+    case BoxingMove::kAllReduce:
+      return "all-reduce";
+    case BoxingMove::kReduceScatter:
+      return "reduce-scatter";
+    case BoxingMove::kAllToAll:
+      return "all-to-all";
+    case BoxingMove::kKeep:
+      return "keep on the first";
+    case BoxingMove::kPad:
+      return "pad";
+  }
+  return "";
+}
+
+std::optional<CollectiveKind> CollectiveOf(BoxingMove move) {
+  switch (move) {
+    case BoxingMove::kAllGather:
+      return CollectiveKind::kAllGather;
+    case BoxingMove::kAllReduce:
+      return CollectiveKind::kAllReduce;
+    case BoxingMove::kReduceScatter:
+      return CollectiveKind::kReduceScatter;
+    case BoxingMove::kAllToAll:
+      return CollectiveKind::kAllToAll;
+    default:
+      return std::nullopt;
+  }
+}
+
+BoxingCosts::BoxingCosts(Mesh mesh, Topology topology,
+                         std::vector<std::vector<int>> hosts, OrderClass order)
+    : mesh_(std::move(mesh)),
+      topology_(topology),
+      hosts_(std::move(hosts)),
+      order_(order) {
+  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+    std::set<std::vector<std::vector<int>>> kinds;
+    for (int member = 0; member < mesh_.size(); ++member) {
+      if (mesh_.CoordinateOf(member, axis) != 0) continue;
+      if (hosts_.empty() && !kinds.empty()) break;
+      std::vector<int> ranks;
+      for (int m : mesh_.GroupOf(member, axis)) ranks.push_back(mesh_.rank(m));
+      kinds.insert(HostsOf(ranks));
+    }
+    axis_hosts_.emplace_back(kinds.begin(), kinds.end());
+  }
+}
+
+std::vector<std::vector<int>> BoxingCosts::HostsOf(
+    const std::vector<int>& ranks) const {
+  std::vector<std::vector<int>> positions;
+  for (const std::vector<int>& host : hosts_) {
+    std::vector<int> here;
+    for (size_t p = 0; p < ranks.size(); ++p) {
+      if (std::find(host.begin(), host.end(), ranks[p]) != host.end()) {
+        here.push_back(static_cast<int>(p));
+      }
+    }
+    if (!here.empty()) positions.push_back(std::move(here));
+  }
+  // In the order of the group, so that equal groups look equal.
+  std::sort(positions.begin(), positions.end());
+  if (positions.size() == 1 && positions[0].size() == ranks.size()) return {};
+  return positions;
+}
+
+const CollectiveCost& BoxingCosts::OfCollective(int axis, CollectiveKind kind,
+                                                int64_t bytes) {
+  auto [it, is_new] =
+      collectives_.try_emplace({axis, kind, bytes}, CollectiveCost());
+  if (!is_new) return it->second;
+  for (const std::vector<std::vector<int>>& hosts : axis_hosts_[axis]) {
+    const CollectiveGroup group = {mesh_.axis(axis).size, 0, hosts};
+    absl::StatusOr<CollectiveChoice> choice =
+        ChooseAlgorithm(kind, bytes, group, topology_, order_);
+    if (!choice.ok()) {
+      it->second.seconds = kNever;
+    } else if (choice->cost.seconds > it->second.seconds) {
+      it->second = choice->cost;
+    }
+  }
+  return it->second;
+}
+
+void BoxingCosts::Price(DType dtype, BoxingStep* step) {
+  const int64_t bytes = TensorType{dtype, step->together}.num_bytes();
+  const int64_t members = mesh_.axis(step->axis).size;
+  const double copy_s = kNodeSeconds + bytes / topology_.reduce_bytes_per_s;
+  const std::optional<CollectiveKind> kind = CollectiveOf(step->move);
+  if (!kind) {
+    step->seconds = step->move == BoxingMove::kSlice
+                        ? kNodeSeconds + (copy_s - kNodeSeconds) / members
+                        : copy_s;
+    return;
+  }
+  const DType wire = WireType(*kind, step->from.op, dtype);
+  const CollectiveCost& cost = OfCollective(
+      step->axis, *kind, TensorType{wire, step->together}.num_bytes());
+  step->bytes = cost.rank_bytes;
+  step->seconds = kNodeSeconds + cost.seconds;
+  // Parts that do not lie one after the other are put so, and back.
+  for (Sbp sbp : {step->from, step->to}) {
+    if (!sbp.is_split()) continue;
+    int64_t rows = sbp.groups;
+    for (int d = 0; d < sbp.dim; ++d) rows *= step->together.dim(d);
+    if (rows > 1) step->seconds += copy_s;
+  }
+}
+
+std::vector<BoxingStep> BoxingCosts::StepsFrom(const NdSbp& at,
+                                               const NdSbp& from,
+                                               const NdSbp& to,
+                                               const TensorType& whole) {
+  std::vector<BoxingStep> steps;
+  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+    const std::optional<AxisView> view =
+        AxisViewOf(whole.shape, at, mesh_, axis);
+    if (!view) continue;
+    std::vector<NdSbp> layouts;
+    if (!view->own.is_broadcast()) layouts.push_back(view->rest);
+    for (Sbp target : TargetsOf(from[axis], to[axis], whole.shape)) {
+      for (NdSbp& layout :
+           LayoutsWith(whole.shape, view->rest, mesh_, axis, target)) {
+        layouts.push_back(std::move(layout));
+      }
+    }
+    for (NdSbp& layout : layouts) {
+      BoxingStep step;
+      step.axis = axis;
+      step.from = view->own;
+      step.to = AxisViewOf(whole.shape, layout, mesh_, axis)->own;
+      const std::optional<BoxingMove> move =
+          MoveOf(step.from, step.to, mesh_.axis(axis).size);
+      if (!move) continue;
+      step.move = *move;
+      step.before = at;
+      step.after = std::move(layout);
+      step.together = *LocalShape(whole.shape, view->rest, mesh_);
+      Price(whole.dtype, &step);
+      steps.push_back(std::move(step));
+    }
+  }
+  return steps;
+}
+
+// Dijkstra's algorithm over layouts. There is a way between any two: undo all
+// axes, the last first, and do them, the first first.
+std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
+                                            const TensorType& whole) {
+  using Key = std::pair<double, int>;  // seconds, steps
+  struct Found {
+    Key key;
+    BoxingStep last;
+    bool is_done = false;
+  };
+  std::map<NdSbp, Found> found;
+  std::set<std::pair<Key, NdSbp>> open;
+  found[from];
+  open.insert({{0, 0}, from});
+  while (!open.empty()) {
+    const auto [key, at] = *open.begin();
+    open.erase(open.begin());
+    if (at == to) break;
+    found[at].is_done = true;
+    for (BoxingStep& step : StepsFrom(at, from, to, whole)) {
+      const Key next = {key.first + step.seconds, key.second + 1};
+      auto [it, is_new] = found.try_emplace(step.after);
+      if (!is_new) {
+        if (it->second.is_done || it->second.key <= next) continue;
+        open.erase({it->second.key, step.after});
+      }
+      open.insert({next, step.after});
+      it->second.key = next;
+      it->second.last = std::move(step);
+    }
+  }
+  std::vector<BoxingStep> steps;
+  for (NdSbp at = to; at != from; at = steps.back().before) {
+    steps.push_back(found.at(at).last);
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+absl::StatusOr<const BoxingCosts::Answer*> BoxingCosts::Find(
+    const NdSbp& from, const NdSbp& to, const TensorType& whole) {
+  const auto dims = whole.shape.dims();
+  Question question = {from, to, whole.dtype, {dims.begin(), dims.end()}};
+  auto it = answers_.find(question);
+  if (it != answers_.end()) return &it->second;
+  WEFT_RETURN_IF_ERROR(CheckFit(from, to, mesh_, whole));
+  Answer answer;
+  answer.steps = Search(Plain(from, mesh_), Plain(to, mesh_), whole);
+  for (const BoxingStep& step : answer.steps) answer.seconds += step.seconds;
+  return &answers_.emplace(std::move(question), std::move(answer))
+              .first->second;
+}
+
+absl::StatusOr<std::vector<BoxingStep>> BoxingCosts::Plan(
+    const NdSbp& from, const NdSbp& to, const TensorType& whole) {
+  WEFT_ASSIGN_OR_RETURN(const Answer* answer, Find(from, to, whole));
+  return answer->steps;
+}
+
+double BoxingCosts::Seconds(const NdSbp& from, const NdSbp& to,
+                            const TensorType& whole) {
+  if (from == to) return 0;
+  absl::StatusOr<const Answer*> answer = Find(from, to, whole);
+  return answer.ok() ? (*answer)->seconds : kNever;
+}
+
+std::string Explain(const Mesh& mesh, const std::vector<BoxingStep>& steps) {
+  std::string text;
+  for (const BoxingStep& step : steps) {
+    const MeshAxis& axis = mesh.axis(step.axis);
+    absl::StrAppend(&text, "axis ", axis.name, ": ",
+                    ToString(step.before[step.axis]), " to ",
+                    ToString(step.after[step.axis]), ", ", Name(step.move),
+                    " of ", step.together.ToString(), ", ", axis.size,
+                    " ranks, ", step.bytes, " bytes sent by one, ",
+                    absl::StrFormat("%.2f us\n", step.seconds * 1e6));
+  }
+  return text;
+}
+
+}  // namespace weft
