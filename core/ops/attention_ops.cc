@@ -21,8 +21,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/cuts.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
 
@@ -80,6 +82,9 @@ absl::Status CheckAttention(const OpView& op, int counter) {
                      "width that ",
                      heads, " heads share, got ", op.input(0).ToString()));
   }
+  const int64_t tokens = op.input(0).shape.dim(1);
+  const Shape weights = {op.input(0).shape.dim(0), heads, tokens, tokens};
+  WEFT_RETURN_IF_ERROR(Cuts::FromOp(op, weights).status());
   return op.has_input(counter) ? RequireCounter(op, counter) : absl::OkStatus();
 }
 
@@ -190,11 +195,11 @@ Dropped Drop(const OpView& op, const Expr& weights, Value counter) {
   NodeEmitter& emit = weights.emit();
   const double ratio = op.Float("ratio");
   if (!counter.valid() || ratio == 0) return {weights, Expr(emit, {})};
+  AttrMap attrs = {
+      {"ratio", ratio}, {"seed", op.Int("seed")}, {"stream", op.Int("stream")}};
+  Cuts::CopyTo(op, &attrs);
   std::vector<Value> out = emit.Emit("weft.DropoutTraining", {weights, counter},
-                                     {{"ratio", ratio},
-                                      {"seed", op.Int("seed")},
-                                      {"stream", op.Int("stream")}},
-                                     2);
+                                     std::move(attrs), 2);
   if (out.size() < 2) return {Expr(emit, {}), Expr(emit, {})};
   Expr factor =
       Cast(Expr(emit, out[1]), weights.dtype()) * (1.0 / (1.0 - ratio));
@@ -274,7 +279,8 @@ std::vector<AttrSpec> AttentionAttrs() {
           AttrSpec::Optional("scale", AttrKind::kFloat),
           AttrSpec::Default("ratio", 0.0),
           AttrSpec::Default("seed", 0),
-          AttrSpec::Default("stream", 0)};
+          AttrSpec::Default("stream", 0),
+          Cuts::Spec()};
 }
 
 }  // namespace
@@ -285,6 +291,8 @@ void RegisterAttentionOps(OpRegistry* registry) {
   forward.outputs = {2, 2};
   forward.attrs = AttentionAttrs();
   forward.infer = InferSelfAttention;
+  forward.signatures = AttentionSignatures;
+  forward.local_attrs = LocalAttentionAttrs;
   forward.gradient = SelfAttentionGradient;
   forward.decompose = DecomposeSelfAttention;
   forward.cost = AttentionCost(2, 5);
@@ -294,6 +302,8 @@ void RegisterAttentionOps(OpRegistry* registry) {
   grad.inputs = {4, 6};
   grad.attrs = AttentionAttrs();
   grad.infer = InferSelfAttentionGrad;
+  grad.signatures = AttentionSignatures;
+  grad.local_attrs = LocalAttentionAttrs;
   grad.decompose = DecomposeSelfAttentionGrad;
   grad.cost = AttentionCost(5, 6);
   registry->Add(std::move(grad));

@@ -10,6 +10,7 @@
 #include "core/ops/families.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
+#include "core/ops/signature_rules.h"
 
 namespace weft {
 namespace {
@@ -331,6 +332,7 @@ OpSchema MakeGeluGrad() {
   schema.inputs = {2, 2};
   schema.attrs = {AttrSpec::Default("approximate", "none")};
   schema.cost = PerElement(2 * kTranscendental);
+  schema.signatures = ElementwiseSignatures;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
     WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, 1));

@@ -9,6 +9,7 @@
 #include "core/ops/fused.h"
 #include "core/ops/infer.h"
 #include "core/ops/scalar.h"
+#include "core/ops/signature_rules.h"
 
 namespace weft {
 namespace {
@@ -367,6 +368,7 @@ void RegisterFusedOps(OpRegistry* registry) {
                   AttrSpec::Default("types", std::vector<int64_t>{})};
   schema.infer = InferFused;
   schema.decompose = DecomposeFused;
+  schema.signatures = ElementwiseSignatures;
   schema.cost = [](const OpView& op) {
     double instructions =
         static_cast<double>(op.Ints("program").size()) / kWordsPerInstruction;

@@ -8,6 +8,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
 
@@ -224,6 +225,7 @@ void RegisterLinearAlgebraOps(OpRegistry* registry) {
   matmul.infer = InferMatMul;
   matmul.gradient = MatMulGradient;
   matmul.cost = MatMulCost;
+  matmul.signatures = MatMulSignatures;
   registry->Add(std::move(matmul));
 
   OpSchema gemm(OpId::kGemm);
@@ -234,6 +236,7 @@ void RegisterLinearAlgebraOps(OpRegistry* registry) {
   gemm.gradient = GemmGradient;
   gemm.decompose = DecomposeGemm;
   gemm.cost = GemmCost;
+  gemm.signatures = GemmSignatures;
   AddActivation(&gemm);
   registry->Add(std::move(gemm));
 }

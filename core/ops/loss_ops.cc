@@ -14,8 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/cuts.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
 
@@ -244,6 +246,7 @@ absl::Status InferDropoutTraining(const OpView& op,
   WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
   WEFT_RETURN_IF_ERROR(RequireCounter(op, 1));
   WEFT_RETURN_IF_ERROR(RequireRatio(op));
+  WEFT_RETURN_IF_ERROR(Cuts::FromOp(op, op.input(0).shape).status());
   *out = {op.input(0), {DType::kBool, op.input(0).shape}};
   return absl::OkStatus();
 }
@@ -281,11 +284,13 @@ std::vector<Value> DecomposeDropoutTraining(const OpView& op,
                                             NodeEmitter& emit) {
   absl::Span<const int64_t> dims = op.input(0).shape.dims();
   double ratio = op.Float("ratio");
-  Expr u = Apply("weft.RandomUniform", {Expr(emit, inputs[1])},
-                 {{"shape", Ints(dims.begin(), dims.end())},
-                  {"dtype", DType::kF32},
-                  {"seed", op.Int("seed")},
-                  {"stream", op.Int("stream")}});
+  AttrMap attrs = {{"shape", Ints(dims.begin(), dims.end())},
+                   {"dtype", DType::kF32},
+                   {"seed", op.Int("seed")},
+                   {"stream", op.Int("stream")}};
+  Cuts::CopyTo(op, &attrs);
+  Expr u =
+      Apply("weft.RandomUniform", {Expr(emit, inputs[1])}, std::move(attrs));
   // u is a multiple of 2^-24, so the next such number above `ratio` decides the
   // same, and f32 holds it exactly where it may not hold `ratio`.
   double threshold = std::ldexp(std::ceil(std::ldexp(ratio, 24)), -24);
@@ -359,6 +364,7 @@ void AddSoftmax(OpRegistry* registry) {
   softmax.inputs = {1, 1};
   softmax.attrs = {AttrSpec::Default("axis", -1)};
   softmax.infer = InferSoftmax;
+  softmax.signatures = SoftmaxSignatures;
   softmax.gradient = SoftmaxGradient;
   softmax.decompose = DecomposeSoftmax;
   softmax.cost = FlopsPerElement(5);
@@ -368,6 +374,7 @@ void AddSoftmax(OpRegistry* registry) {
   log_softmax.inputs = {1, 1};
   log_softmax.attrs = {AttrSpec::Default("axis", -1)};
   log_softmax.infer = InferSoftmax;
+  log_softmax.signatures = SoftmaxSignatures;
   log_softmax.gradient = LogSoftmaxGradient;
   log_softmax.decompose = DecomposeLogSoftmax;
   log_softmax.cost = FlopsPerElement(5);
@@ -380,6 +387,7 @@ void AddLoss(OpRegistry* registry) {
   loss.outputs = {2, 2};
   loss.attrs = {AttrSpec::Default("label_smoothing", 0.0)};
   loss.infer = InferLoss;
+  loss.signatures = LossSignatures;
   loss.gradient = LossGradient;
   loss.decompose = DecomposeLoss;
   loss.cost = FlopsPerElement(8);
@@ -389,6 +397,7 @@ void AddLoss(OpRegistry* registry) {
   grad.inputs = {4, 4};
   grad.attrs = {AttrSpec::Default("label_smoothing", 0.0)};
   grad.infer = InferLossGrad;
+  grad.signatures = LossGradSignatures;
   grad.decompose = DecomposeLossGrad;
   grad.cost = FlopsPerElement(4);
   registry->Add(std::move(grad));
@@ -398,6 +407,7 @@ void AddLoss(OpRegistry* registry) {
   both.outputs = {2, 2};
   both.attrs = {AttrSpec::Default("label_smoothing", 0.0)};
   both.infer = InferLossAndGrad;
+  both.signatures = LossAndGradSignatures;
   both.decompose = DecomposeLossAndGrad;
   both.cost = FlopsPerElement(12);
   registry->Add(std::move(both));
@@ -408,6 +418,7 @@ void AddDropout(OpRegistry* registry) {
   model.inputs = {1, 1};
   model.attrs = {AttrSpec::Default("ratio", 0.5)};
   model.infer = InferDropout;
+  model.signatures = DropoutSignatures;
   model.gradient = DropoutGradient;
   model.decompose = DecomposeDropout;
   registry->Add(std::move(model));
@@ -417,8 +428,10 @@ void AddDropout(OpRegistry* registry) {
   training.outputs = {2, 2};
   training.attrs = {AttrSpec::Default("ratio", 0.5),
                     AttrSpec::Default("seed", 0),
-                    AttrSpec::Default("stream", 0)};
+                    AttrSpec::Default("stream", 0), Cuts::Spec()};
+  training.local_attrs = LocalRandomAttrs;
   training.infer = InferDropoutTraining;
+  training.signatures = DropoutSignatures;
   training.gradient = DropoutTrainingGradient;
   training.decompose = DecomposeDropoutTraining;
   training.cost = FlopsPerElement(10);
@@ -429,6 +442,7 @@ void AddDropout(OpRegistry* registry) {
   grad.inputs = {2, 2};
   grad.attrs = {AttrSpec::Default("ratio", 0.5)};
   grad.infer = InferDropoutGrad;
+  grad.signatures = DropoutSignatures;
   grad.decompose = DecomposeDropoutGrad;
   grad.cost = FlopsPerElement(2);
   registry->Add(std::move(grad));

@@ -3,7 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/cuts.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 
 namespace weft {
@@ -18,6 +20,7 @@ absl::Status InferRandom(const OpView& op, std::vector<TensorType>* out) {
                     absl::StrCat("attribute 'dtype' must be a float, got ",
                                  DTypeName(dtype)));
   }
+  WEFT_RETURN_IF_ERROR(Cuts::FromOp(op, shape).status());
   *out = {{dtype, shape}};
   return absl::OkStatus();
 }
@@ -33,7 +36,10 @@ OpSchema MakeRandom(OpId id, AttrSpec first, AttrSpec second,
                   std::move(first),
                   std::move(second),
                   AttrSpec::Default("seed", 0),
-                  AttrSpec::Default("stream", 0)};
+                  AttrSpec::Default("stream", 0),
+                  Cuts::Spec()};
+  schema.signatures = RandomSignatures;
+  schema.local_attrs = LocalRandomAttrs;
   schema.infer = InferRandom;
   schema.gradient = ZeroGradient;
   schema.cost = [flops_per_element](const OpView& op) {

@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 
 namespace weft {
@@ -116,6 +117,7 @@ OpSchema MakeReduce(OpId id, Needs needs, ReduceGradient gradient) {
   schema.inputs = {1, 1};
   schema.attrs = {AttrSpec::Default("axes", Ints{}),
                   AttrSpec::Default("keepdims", 1)};
+  schema.signatures = ReduceSignatures;
   schema.infer = [needs](const OpView& op, std::vector<TensorType>* out) {
     WEFT_RETURN_IF_ERROR(needs == Needs::kFloat ? RequireFloat(op, 0)
                                                 : RequireNumeric(op, 0));
@@ -162,6 +164,7 @@ OpSchema MakeArgMax() {
   schema.inputs = {1, 1};
   schema.attrs = {AttrSpec::Default("axis", 0),
                   AttrSpec::Default("keepdims", 1)};
+  schema.signatures = ArgMaxSignatures;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     const Shape& from = op.input(0).shape;
     WEFT_RETURN_IF_ERROR(RequireNumeric(op, 0));

@@ -8,7 +8,9 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
+#include "core/ops/signature_rules.h"
 
 namespace weft {
 namespace {
@@ -19,6 +21,7 @@ using Ints = std::vector<int64_t>;
 OpSchema MakeView(OpId id) {
   OpSchema schema(id);
   schema.inputs = {1, 1};
+  schema.signatures = ReshapeSignatures;
   schema.gradient = [](const GradientContext& g) {
     Expr dy(g.emit, g.output_grads[0]);
     return std::vector<Value>{ReshapeTo(dy, g.op.input(0).shape)};
@@ -132,6 +135,7 @@ void RegisterViews(OpRegistry* registry) {
   OpSchema reshape = MakeView(OpId::kReshape);
   reshape.attrs = {AttrSpec::Required("shape", AttrKind::kInts)};
   reshape.infer = InferReshape;
+  reshape.local_attrs = LocalResultShape("shape");
   registry->Add(std::move(reshape));
 
   OpSchema flatten = MakeView(OpId::kFlatten);
@@ -142,6 +146,7 @@ void RegisterViews(OpRegistry* registry) {
   OpSchema squeeze = MakeView(OpId::kSqueeze);
   squeeze.attrs = {AttrSpec::Default("axes", Ints{})};
   squeeze.infer = InferSqueeze;
+  squeeze.local_attrs = LocalSqueezeAttrs;
   registry->Add(std::move(squeeze));
 
   OpSchema unsqueeze = MakeView(OpId::kUnsqueeze);
@@ -174,6 +179,7 @@ OpSchema MakeTranspose() {
   OpSchema schema(OpId::kTranspose);
   schema.inputs = {1, 1};
   schema.attrs = {AttrSpec::Optional("perm", AttrKind::kInts)};
+  schema.signatures = TransposeSignatures;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     WEFT_ASSIGN_OR_RETURN(Ints perm, Permutation(op));
     Ints dims;
@@ -210,6 +216,8 @@ OpSchema MakeExpand() {
   OpSchema schema(OpId::kExpand);
   schema.inputs = {1, 1};
   schema.attrs = {AttrSpec::Required("shape", AttrKind::kInts)};
+  schema.signatures = ExpandSignatures;
+  schema.local_attrs = LocalExpandAttrs;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     WEFT_ASSIGN_OR_RETURN(Shape wanted, ShapeAttr(op, "shape"));
     absl::StatusOr<Shape> shape = BroadcastShapes(op.input(0).shape, wanted);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/ops/signature_rules.h"
 
 namespace weft {
 namespace {
@@ -44,14 +45,46 @@ bool CanDo(const OpView& op, const OpSignature& signature, int parts) {
   return true;
 }
 
+// As the schema has it.
+std::vector<OpSignature> Listed(const OpView& op) {
+  const OpSchema& schema = op.schema();
+  if (schema.signatures != nullptr) return schema.signatures(op);
+  return schema.elementwise ? ElementwiseSignatures(op)
+                            : std::vector<OpSignature>{};
+}
+
+bool IsAny(Sbp sbp) { return sbp.is_split() && sbp.groups == kAnyGroups; }
+
+bool HasAnyGroups(const OpSignature& s) {
+  return std::any_of(s.inputs.begin(), s.inputs.end(), IsAny) ||
+         std::any_of(s.outputs.begin(), s.outputs.end(), IsAny);
+}
+
+OpSignature WithGroups(OpSignature signature, int groups) {
+  for (std::vector<Sbp>* list : {&signature.inputs, &signature.outputs}) {
+    for (Sbp& sbp : *list) {
+      if (IsAny(sbp)) sbp.groups = groups;
+    }
+  }
+  return signature;
+}
+
 }  // namespace
 
-std::vector<OpSignature> SignaturesOf(const OpView& op, int parts) {
+std::vector<OpSignature> SignaturesOf(const OpView& op, int parts,
+                                      absl::Span<const int> groups) {
   std::vector<OpSignature> out = {AllBroadcast(op)};
-  if (op.schema().signatures == nullptr) return out;
-  for (OpSignature& signature : op.schema().signatures(op)) {
-    if (std::find(out.begin(), out.end(), signature) != out.end()) continue;
+  const auto add = [&](OpSignature signature) {
+    if (std::find(out.begin(), out.end(), signature) != out.end()) return;
     if (CanDo(op, signature, parts)) out.push_back(std::move(signature));
+  };
+  for (const OpSignature& listed : Listed(op)) {
+    if (!HasAnyGroups(listed)) {
+      add(listed);
+      continue;
+    }
+    add(WithGroups(listed, 1));
+    for (int g : groups) add(WithGroups(listed, g));
   }
   return out;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/mesh/sbp.h"
 #include "core/ops/schema.h"
 
@@ -23,11 +24,14 @@ namespace weft {
 
 // B of all first, then those that the schema lists and `parts` members can do:
 // every split divides, and inference of a member's op gives the parts of the
-// results. Each once. Pre-condition: `op` has its outputs.
-std::vector<OpSignature> SignaturesOf(const OpView& op, int parts);
+// results. Each once. Splits that are legal for any number of groups come with
+// one group, and with each of `groups`: those that neighbours have.
+// Pre-condition: `op` has its outputs.
+std::vector<OpSignature> SignaturesOf(const OpView& op, int parts,
+                                      absl::Span<const int> groups = {});
 
 // Attributes of the op that member `index` does on its parts. Pre-condition:
-// `signature` is one of SignaturesOf(op, parts).
+// `signature` is one of SignaturesOf(op, parts, ..).
 absl::StatusOr<AttrMap> LocalAttrs(const OpView& op,
                                    const OpSignature& signature, int parts,
                                    int index);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/ops/cuts.h"
 #include "core/ops/expr.h"
 
 namespace weft {
@@ -93,6 +94,7 @@ Value EmitInitialValue(NodeEmitter& emit, const OpView& variable, Value counter,
        {uniform ? "low" : "mean", uniform ? "high" : "scale"}) {
     attrs.Set(name, variable.Get(name));
   }
+  Cuts::CopyTo(variable, &attrs);
   return emit.Emit1(uniform ? "weft.RandomUniform" : "weft.RandomNormal",
                     {counter}, std::move(attrs));
 }

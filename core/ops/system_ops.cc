@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/cuts.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/system_attrs.h"
 
@@ -61,7 +63,8 @@ absl::Status InferVariable(const OpView& op, std::vector<TensorType>* out) {
                                  "\" needs a float dtype, got ",
                                  DTypeName(op.Type("dtype"))));
   }
-  return InferDeclared(op, out);
+  WEFT_RETURN_IF_ERROR(InferDeclared(op, out));
+  return Cuts::FromOp(op, (*out)[0].shape).status();
 }
 
 absl::Status InferConstant(const OpView& op, std::vector<TensorType>* out) {
@@ -89,14 +92,17 @@ void RegisterSources(OpRegistry* registry) {
       OpId::kCounter, {0, 0},
       {AttrSpec::Default("rate", "step"), AttrSpec::Default("first", 0)},
       InferCounter));
-  registry->Add(MakeActor(
+  OpSchema variable = MakeActor(
       OpId::kVariable, {0, 0},
       {dtype, shape, AttrSpec::Default("role", "parameter"),
        AttrSpec::Default("trainable", 1), AttrSpec::Default("init", "zeros"),
        AttrSpec::Default("value", 0.0), AttrSpec::Default("low", 0.0),
        AttrSpec::Default("high", 1.0), AttrSpec::Default("mean", 0.0),
-       AttrSpec::Default("scale", 1.0)},
-      InferVariable));
+       AttrSpec::Default("scale", 1.0), Cuts::Spec()},
+      InferVariable);
+  variable.signatures = VariableSignatures;
+  variable.local_attrs = LocalRandomAttrs;
+  registry->Add(std::move(variable));
   registry->Add(MakeActor(OpId::kInput, {0, 0}, {dtype, shape}, InferDeclared));
 
   OpSchema data = MakeActor(
@@ -127,6 +133,7 @@ void RegisterMovers(OpRegistry* registry) {
   registry->Add(std::move(output));
 
   OpSchema copy = MakeActor(OpId::kCopy, {1, 1}, {}, SameAsInput);
+  copy.signatures = CopySignatures;
   copy.gradient = [](const GradientContext& g) {
     return std::vector<Value>{g.output_grads[0]};
   };
@@ -139,6 +146,7 @@ void RegisterMovers(OpRegistry* registry) {
         WEFT_RETURN_IF_ERROR(RequireRange(op, "count", 1, kInfinity));
         return SameAsInput(op, out);
       });
+  accumulate.signatures = AccumulateSignatures;
   accumulate.cost = [](const OpView& op) {
     return Cost{OutputElements(op), BytesMoved(op).bytes};
   };

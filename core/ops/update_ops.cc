@@ -29,6 +29,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/update.h"
 
@@ -115,6 +116,7 @@ OpSchema MakeUpdate(OpId id, int slots, int shared, CheckRest check,
   schema.outputs = {slots, kVariadic};
   schema.effect = OpEffect::kUpdate;
   schema.state_slots = slots;
+  schema.signatures = UpdateSignatures;
   schema.attrs = std::move(attrs);
   schema.infer = [shared, check](const OpView& op,
                                  std::vector<TensorType>* out) {
@@ -132,6 +134,7 @@ OpSchema MakeAssign() {
   schema.inputs = {2, 2};
   schema.effect = OpEffect::kUpdate;
   schema.state_slots = 1;
+  schema.signatures = UpdateSignatures;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     WEFT_RETURN_IF_ERROR(RequireSameType(op, 0, 1));
     return SameAsInput(op, out);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ops/cuts.h"
 #include "core/ops/philox.h"
 #include "core/reference/evaluators.h"
 
@@ -23,11 +24,12 @@ struct Attention {
         scale(op.Has("scale") ? op.Float("scale")
                               : 1.0 / std::sqrt(static_cast<double>(head))) {
     if (!op.has_input(counter)) return;
+    cuts = *Cuts::FromOp(op, {batch, heads, tokens, tokens});
     ratio = op.Float("ratio");
     key = MakePhiloxKey(op.Int("seed"), op.Int("stream"));
     step = static_cast<uint64_t>(in[counter].v[0]);
     first = RandomFirstElement(static_cast<int64_t>(in[counter].v[1]),
-                               batch * heads * tokens * tokens);
+                               cuts.whole_elements());
   }
 
   // Where row r of a head begins, in qkv (part 0, 1, 2) and in rows of `width`.
@@ -49,13 +51,15 @@ struct Attention {
   // What the weight of c for r is multiplied by.
   double Keep(int64_t b, int64_t h, int64_t r, int64_t c) const {
     if (ratio == 0) return 1;
-    const int64_t element = ((b * heads + h) * tokens + r) * tokens + c;
+    const int64_t element =
+        cuts.PositionOf(((b * heads + h) * tokens + r) * tokens + c);
     double u =
         RandomUniformAt(key, step, first + static_cast<uint64_t>(element));
     return u >= ratio ? 1 / (1 - ratio) : 0;
   }
 
   const std::vector<double>& qkv;
+  Cuts cuts;
   int64_t batch, tokens, width, heads, head;
   bool causal;
   double scale;

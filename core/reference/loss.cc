@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ops/cuts.h"
 #include "core/ops/philox.h"
 #include "core/reference/evaluators.h"
 
@@ -126,10 +127,13 @@ absl::Status EvaluateDropoutTraining(const OpView& op,
   double ratio = op.Float("ratio");
   PhiloxKey key = MakePhiloxKey(op.Int("seed"), op.Int("stream"));
   uint64_t step = static_cast<uint64_t>(in[1].v[0]);
+  WEFT_ASSIGN_OR_RETURN(const Cuts cuts, Cuts::FromOp(op, x.shape));
   uint64_t first = RandomFirstElement(static_cast<int64_t>(in[1].v[1]),
-                                      x.shape.num_elements());
+                                      cuts.whole_elements());
   for (size_t i = 0; i < x.v.size(); ++i) {
-    double keep = RandomUniformAt(key, step, first + i) >= ratio ? 1.0 : 0.0;
+    const auto at =
+        static_cast<uint64_t>(cuts.PositionOf(static_cast<int64_t>(i)));
+    double keep = RandomUniformAt(key, step, first + at) >= ratio ? 1.0 : 0.0;
     (*out)[0].v[i] = x.v[i] * keep / (1.0 - ratio);
     (*out)[1].v[i] = keep;
   }

@@ -1,3 +1,5 @@
+#include "core/base/status_macros.h"
+#include "core/ops/cuts.h"
 #include "core/ops/philox.h"
 #include "core/reference/evaluators.h"
 
@@ -11,9 +13,11 @@ absl::Status Fill(const OpView& op, const Tensor& counter, Tensor* y, F value) {
   PhiloxKey key = MakePhiloxKey(op.Int("seed"), op.Int("stream"));
   auto step = static_cast<uint64_t>(static_cast<int64_t>(counter.v[0]));
   auto micro_batch = static_cast<int64_t>(counter.v[1]);
-  uint64_t first = RandomFirstElement(micro_batch, y->shape.num_elements());
+  WEFT_ASSIGN_OR_RETURN(const Cuts cuts, Cuts::FromOp(op, y->shape));
+  uint64_t first = RandomFirstElement(micro_batch, cuts.whole_elements());
   for (size_t i = 0; i < y->v.size(); ++i) {
-    y->v[i] = value(key, step, first + i);
+    const int64_t position = cuts.PositionOf(static_cast<int64_t>(i));
+    y->v[i] = value(key, step, first + static_cast<uint64_t>(position));
   }
   return absl::OkStatus();
 }
