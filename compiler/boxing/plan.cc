@@ -193,25 +193,26 @@ const CollectiveCost& BoxingCosts::OfCollective(int axis, CollectiveKind kind,
 void BoxingCosts::Price(DType dtype, BoxingStep* step) {
   const int64_t bytes = TensorType{dtype, step->together}.num_bytes();
   const int64_t members = mesh_.axis(step->axis).size;
-  const double copy_s = kNodeSeconds + bytes / topology_.reduce_bytes_per_s;
+  const double together_s = bytes / topology_.reduce_bytes_per_s;
+  const double part_s = together_s / members;
+  step->seconds = kNodeSeconds;
   const std::optional<CollectiveKind> kind = CollectiveOf(step->move);
   if (!kind) {
-    step->seconds = step->move == BoxingMove::kSlice
-                        ? kNodeSeconds + (copy_s - kNodeSeconds) / members
-                        : copy_s;
+    step->seconds += step->move == BoxingMove::kSlice ? part_s : together_s;
     return;
   }
   const DType wire = WireType(*kind, step->from.op, dtype);
   const CollectiveCost& cost = OfCollective(
       step->axis, *kind, TensorType{wire, step->together}.num_bytes());
   step->bytes = cost.rank_bytes;
-  step->seconds = kNodeSeconds + cost.seconds;
+  step->seconds += cost.seconds;
   // Parts that do not lie one after the other are put so, and back.
   for (Sbp sbp : {step->from, step->to}) {
     if (!sbp.is_split()) continue;
     int64_t rows = sbp.groups;
     for (int d = 0; d < sbp.dim; ++d) rows *= step->together.dim(d);
-    if (rows > 1) step->seconds += copy_s;
+    if (rows == 1) continue;
+    step->seconds += *kind == CollectiveKind::kAllToAll ? part_s : together_s;
   }
 }
 

@@ -21,7 +21,7 @@
 //                                each other unlike amounts: S(0,2) -> S(0,3)
 //   B -> P      keep             member 0 keeps it, others: the neutral element
 //   S -> P      pad              with the neutral element
-//   P -> P'     by way of B
+//   P -> P'     by way of B or S
 //
 // Splits nest: with (S(0), S(0)) the second axis cuts the parts of the first. A
 // change of the first leaves the second's parts where they are; they are then
