@@ -18,6 +18,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/image_layout.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
@@ -217,6 +218,8 @@ void RegisterConvOps(OpRegistry* registry) {
   OpSchema conv(OpId::kConv);
   conv.inputs = {2, 3};
   conv.attrs = ConvAttrs();
+  conv.signatures = ConvSignatures;
+  conv.local_attrs = LocalConvAttrs;
   conv.infer = InferConv;
   conv.gradient = ConvGradient;
   conv.decompose = DecomposeInNchw(DecomposeConv);
@@ -229,6 +232,8 @@ void RegisterConvOps(OpRegistry* registry) {
   grad_input.attrs = ConvAttrs();
   grad_input.attrs.push_back(
       AttrSpec::Required("input_shape", AttrKind::kInts));
+  grad_input.signatures = ConvGradInputSignatures;
+  grad_input.local_attrs = LocalConvAttrs;
   grad_input.infer = InferConvGradInput;
   grad_input.decompose = DecomposeInNchw(DecomposeConvGradInput);
   grad_input.cost = ConvCost;
@@ -240,6 +245,8 @@ void RegisterConvOps(OpRegistry* registry) {
   grad_weights.attrs = ConvAttrs();
   grad_weights.attrs.push_back(
       AttrSpec::Required("weight_shape", AttrKind::kInts));
+  grad_weights.signatures = ConvGradWeightsSignatures;
+  grad_weights.local_attrs = LocalConvAttrs;
   grad_weights.infer = InferConvGradWeights;
   grad_weights.decompose = DecomposeInNchw(DecomposeConvGradWeights);
   grad_weights.cost = ConvCost;

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/mesh/sbp.h"
 #include "core/ops/schema.h"
 
@@ -24,8 +25,39 @@ absl::Status LocalExpandAttrs(const OpView& op, const OpSignature& signature,
 absl::Status LocalSqueezeAttrs(const OpView& op, const OpSignature& signature,
                                int parts, int index, AttrMap* attrs);
 
+std::vector<OpSignature> ConcatSignatures(const OpView& op);
+std::vector<OpSignature> SplitSignatures(const OpView& op);
+absl::Status LocalSplitAttrs(const OpView& op, const OpSignature& signature,
+                             int parts, int index, AttrMap* attrs);
+std::vector<OpSignature> SliceSignatures(const OpView& op);
+absl::Status LocalSliceAttrs(const OpView& op, const OpSignature& signature,
+                             int parts, int index, AttrMap* attrs);
+std::vector<OpSignature> PadSignatures(const OpView& op);
+
+std::vector<OpSignature> GatherSignatures(const OpView& op);
+std::vector<OpSignature> GatherGradSignatures(const OpView& op);
+std::vector<OpSignature> StridedCopySignatures(const OpView& op);
+absl::Status LocalStridedCopyAttrs(const OpView& op,
+                                   const OpSignature& signature, int parts,
+                                   int index, AttrMap* attrs);
+std::vector<OpSignature> IotaSignatures(const OpView& op);
+
 std::vector<OpSignature> ReduceSignatures(const OpView& op);
 std::vector<OpSignature> ArgMaxSignatures(const OpView& op);
+
+std::vector<OpSignature> ConvSignatures(const OpView& op);
+std::vector<OpSignature> ConvGradInputSignatures(const OpView& op);
+std::vector<OpSignature> ConvGradWeightsSignatures(const OpView& op);
+// Of all three.
+absl::Status LocalConvAttrs(const OpView& op, const OpSignature& signature,
+                            int parts, int index, AttrMap* attrs);
+// Pools and their gradients.
+std::vector<OpSignature> PoolSignatures(const OpView& op);
+std::vector<OpSignature> BatchNormalizationSignatures(const OpView& op);
+std::vector<OpSignature> BatchNormTrainingSignatures(const OpView& op);
+std::vector<OpSignature> BatchNormGradSignatures(const OpView& op);
+std::vector<OpSignature> LayerNormSignatures(const OpView& op);
+std::vector<OpSignature> LayerNormGradSignatures(const OpView& op);
 
 // Softmax and LogSoftmax; the loss, its gradient, and both in one.
 std::vector<OpSignature> SoftmaxSignatures(const OpView& op);

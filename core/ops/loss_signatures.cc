@@ -1,5 +1,5 @@
-// Softmax, losses and dropout. A loss of some samples is a part of the sum over
-// all; whatever is normalised over stays whole.
+// Softmax, layer normalisation, losses and dropout. A loss of some samples is a
+// part of the sum over all; whatever is normalised over stays whole.
 #include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/signature_rules.h"
@@ -10,6 +10,27 @@ std::vector<OpSignature> SoftmaxSignatures(const OpView& op) {
   const int rank = op.input(0).shape.rank();
   SignatureList list(op);
   SplitAlike(op, rank, *AxisAttr(op, "axis", rank), &list);
+  return list.Take();
+}
+
+// Dimensions before the normalised ones.
+std::vector<OpSignature> LayerNormSignatures(const OpView& op) {
+  const int axis = *AxisAttr(op, "axis", op.input(0).shape.rank());
+  SignatureList list(op);
+  for (int d = 0; d < axis; ++d) {
+    list.Split({d, kWhole, kWhole, d}, {d, d, d, d});
+  }
+  return list.Take();
+}
+
+// The gradients of scale and bias are sums over all rows.
+std::vector<OpSignature> LayerNormGradSignatures(const OpView& op) {
+  const int axis = *AxisAttr(op, "axis", op.input(0).shape.rank());
+  SignatureList list(op);
+  for (int d = 0; d < axis; ++d) {
+    list.Split({d, d, kWhole, d, d}, {d, kSummed, kSummed});
+  }
+  list.Partial(ReduceOp::kSum, {0});  // linear in dY
   return list.Take();
 }
 

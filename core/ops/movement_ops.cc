@@ -6,7 +6,9 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
+#include "core/ops/signature_rules.h"
 
 namespace weft {
 namespace {
@@ -46,6 +48,7 @@ OpSchema MakeGather() {
   OpSchema schema(OpId::kGather);
   schema.inputs = {2, 2};
   schema.attrs = {AttrSpec::Default("axis", 0)};
+  schema.signatures = GatherSignatures;
   schema.infer = InferGather;
   schema.cost = GatherCost;
   schema.gradient = [](const GradientContext& g) -> std::vector<Value> {
@@ -74,6 +77,8 @@ OpSchema MakeGatherGrad() {
   schema.inputs = {2, 2};
   schema.attrs = {AttrSpec::Default("axis", 0),
                   AttrSpec::Required("input_shape", AttrKind::kInts)};
+  schema.signatures = GatherGradSignatures;
+  schema.local_attrs = LocalDimOf("input_shape");
   schema.infer = InferGatherGrad;
   schema.cost = [](const OpView& op) {
     double adds = static_cast<double>(op.input(0).shape.num_elements());
@@ -142,6 +147,8 @@ OpSchema MakeStridedCopy() {
   schema.attrs = {AttrSpec::Required("shape", AttrKind::kInts),
                   AttrSpec::Required("strides", AttrKind::kInts),
                   AttrSpec::Default("offset", 0)};
+  schema.signatures = StridedCopySignatures;
+  schema.local_attrs = LocalStridedCopyAttrs;
   schema.infer = InferStridedCopy;
   schema.cost = [](const OpView& op) {
     return Cost{0, 2.0 * static_cast<double>(op.output(0).num_bytes())};
@@ -157,6 +164,8 @@ OpSchema MakeIota() {
   schema.attrs = {AttrSpec::Required("shape", AttrKind::kInts),
                   AttrSpec::Required("dtype", AttrKind::kDType),
                   AttrSpec::Default("axis", 0)};
+  schema.signatures = IotaSignatures;
+  schema.local_attrs = LocalResultShape("shape");
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     WEFT_ASSIGN_OR_RETURN(Shape shape, ShapeAttr(op, "shape"));
     WEFT_RETURN_IF_ERROR(AxisAttr(op, "axis", shape.rank()).status());

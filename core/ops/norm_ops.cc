@@ -13,6 +13,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/image_layout.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
@@ -398,6 +399,7 @@ void AddBatchNorm(OpRegistry* registry) {
   model.attrs = {AttrSpec::Default("epsilon", 1e-5),
                  AttrSpec::Default("momentum", 0.9),
                  AttrSpec::Default("training_mode", 0), LayoutSpec()};
+  model.signatures = BatchNormalizationSignatures;
   model.infer = InferBatchNormalization;
   model.gradient = BatchNormalizationGradient;
   model.decompose = DecomposeInNchw(DecomposeBatchNormalization);
@@ -408,6 +410,7 @@ void AddBatchNorm(OpRegistry* registry) {
   training.inputs = {3, 4};
   training.outputs = {3, 3};
   training.attrs = {AttrSpec::Default("epsilon", 1e-5), LayoutSpec()};
+  training.signatures = BatchNormTrainingSignatures;
   training.infer = InferBatchNormTraining;
   training.gradient = BatchNormTrainingGradient;
   training.decompose = DecomposeInNchw(DecomposeBatchNormTraining);
@@ -419,6 +422,7 @@ void AddBatchNorm(OpRegistry* registry) {
   grad.inputs = {5, 5};
   grad.outputs = {3, 3};
   grad.attrs = {AttrSpec::Default("epsilon", 1e-5), LayoutSpec()};
+  grad.signatures = BatchNormGradSignatures;
   grad.infer = InferBatchNormGrad;
   grad.decompose = DecomposeInNchw(DecomposeBatchNormGrad);
   grad.cost = FlopsPerElement(1, 10);
@@ -431,6 +435,7 @@ void AddLayerNorm(OpRegistry* registry) {
   layer.outputs = {3, 4};
   layer.attrs = {AttrSpec::Default("axis", -1),
                  AttrSpec::Default("epsilon", 1e-5)};
+  layer.signatures = LayerNormSignatures;
   layer.infer = InferLayerNormalization;
   layer.gradient = LayerNormalizationGradient;
   layer.decompose = DecomposeLayerNormalization;
@@ -441,6 +446,7 @@ void AddLayerNorm(OpRegistry* registry) {
   grad.inputs = {5, 5};
   grad.outputs = {3, 3};
   grad.attrs = {AttrSpec::Default("axis", -1)};
+  grad.signatures = LayerNormGradSignatures;
   grad.infer = InferLayerNormGrad;
   grad.decompose = DecomposeLayerNormGrad;
   grad.cost = FlopsPerElement(1, 12);

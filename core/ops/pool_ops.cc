@@ -9,9 +9,11 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/image_layout.h"
 #include "core/ops/infer.h"
 #include "core/ops/schema.h"
+#include "core/ops/signature_rules.h"
 #include "core/ops/window.h"
 
 namespace weft {
@@ -256,6 +258,7 @@ void AddMaxPool(OpRegistry* registry) {
   OpSchema pool(OpId::kMaxPool);
   pool.inputs = {1, 1};
   pool.attrs = PoolAttrs();
+  pool.signatures = PoolSignatures;
   pool.infer = InferPool;
   pool.gradient = MaxPoolGradient;
   pool.decompose = DecomposeInNchw(DecomposeMaxPool);
@@ -265,6 +268,7 @@ void AddMaxPool(OpRegistry* registry) {
   OpSchema grad(OpId::kMaxPoolGrad);
   grad.inputs = {2, 2};
   grad.attrs = PoolAttrs();
+  grad.signatures = PoolSignatures;
   grad.infer = InferMaxPoolGrad;
   grad.decompose = DecomposeInNchw(DecomposeMaxPoolGrad);
   grad.cost = [](const OpView& op) { return PoolCost(op, op.input(0).shape); };
@@ -275,6 +279,7 @@ void AddAveragePool(OpRegistry* registry) {
   OpSchema pool(OpId::kAveragePool);
   pool.inputs = {1, 1};
   pool.attrs = AveragePoolAttrs();
+  pool.signatures = PoolSignatures;
   pool.infer = InferPool;
   pool.gradient = AveragePoolGradient;
   pool.decompose = DecomposeInNchw(DecomposeAveragePool);
@@ -285,6 +290,8 @@ void AddAveragePool(OpRegistry* registry) {
   grad.inputs = {1, 1};
   grad.attrs = AveragePoolAttrs();
   grad.attrs.push_back(AttrSpec::Required("input_shape", AttrKind::kInts));
+  grad.signatures = PoolSignatures;
+  grad.local_attrs = LocalDimOf("input_shape");
   grad.infer = InferAveragePoolGrad;
   grad.decompose = DecomposeInNchw(DecomposeAveragePoolGrad);
   grad.cost = [](const OpView& op) { return PoolCost(op, op.input(0).shape); };
@@ -300,6 +307,7 @@ void RegisterPoolOps(OpRegistry* registry) {
   OpSchema global(OpId::kGlobalAveragePool);
   global.inputs = {1, 1};
   global.attrs = {LayoutSpec()};
+  global.signatures = PoolSignatures;
   global.infer = InferGlobalAveragePool;
   global.gradient = GlobalAveragePoolGradient;
   global.decompose = DecomposeInNchw(DecomposeGlobalAveragePool);

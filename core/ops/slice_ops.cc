@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
+#include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
 #include "core/ops/slice.h"
 
@@ -73,6 +74,8 @@ OpSchema MakeSlice() {
                   AttrSpec::Required("ends", AttrKind::kInts),
                   AttrSpec::Default("axes", Ints{}),
                   AttrSpec::Default("steps", Ints{})};
+  schema.signatures = SliceSignatures;
+  schema.local_attrs = LocalSliceAttrs;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     WEFT_ASSIGN_OR_RETURN(SliceSpec spec, SliceSpec::FromOp(op));
     *out = {{op.input(0).dtype, Shape(spec.extent)}};
@@ -122,6 +125,8 @@ OpSchema MakeSplit() {
   schema.outputs = {1, kVariadic};
   schema.attrs = {AttrSpec::Default("axis", 0),
                   AttrSpec::Required("split", AttrKind::kInts)};
+  schema.signatures = SplitSignatures;
+  schema.local_attrs = LocalSplitAttrs;
   schema.infer = InferSplit;
   schema.gradient = [](const GradientContext& g) {
     std::vector<Expr> parts;
@@ -230,6 +235,7 @@ OpSchema MakeConcat() {
   OpSchema schema(OpId::kConcat);
   schema.inputs = {1, kVariadic};
   schema.attrs = {AttrSpec::Required("axis", AttrKind::kInt)};
+  schema.signatures = ConcatSignatures;
   schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
     for (int i = 0; i < op.num_inputs(); ++i) {
       if (op.has_input(i)) continue;
@@ -306,6 +312,7 @@ OpSchema MakePad() {
   schema.inputs = {1, 1};
   schema.attrs = {AttrSpec::Required("pads", AttrKind::kInts),
                   AttrSpec::Default("value", 0.0)};
+  schema.signatures = PadSignatures;
   schema.infer = InferPad;
   schema.gradient = [](const GradientContext& g) {
     Ints undo = g.op.Ints("pads");

@@ -285,6 +285,8 @@ TEST(Signatures, EveryOpHasAUseOrAReason) {
   for (const OpSchema* schema : OpRegistry::Global().All()) {
     const bool reason = without.count(schema->name) > 0;
     EXPECT_NE(used.count(schema->name) > 0, reason) << schema->name;
+    const bool has = schema->signatures != nullptr || schema->elementwise;
+    EXPECT_NE(has, reason) << schema->name;
   }
 }
 
