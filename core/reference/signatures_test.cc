@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -298,6 +300,27 @@ std::vector<std::string> ListOf(const OpUse& use, std::vector<int> groups = {},
     out.push_back(ToString(s));
   }
   return out;
+}
+
+// All lists, to read: a change of one shows.
+TEST(Signatures, AreThoseOfTheFile) {
+  std::string text;
+  for (const OpUse& use : SignatureUses()) {
+    absl::StrAppend(&text, use.op, "(", absl::StrJoin(use.inputs, ", "), ")");
+    for (const auto& [name, value] : use.attrs) {
+      if (value.kind() != AttrKind::kDType) {
+        absl::StrAppend(&text, " ", name, "=", ToString(value));
+      }
+    }
+    absl::StrAppend(&text, "\n");
+    for (const std::string& s : ListOf(use, {3})) {
+      absl::StrAppend(&text, "  ", s, "\n");
+    }
+  }
+  std::ifstream file("core/reference/testdata/signatures.txt");
+  const std::string expected((std::istreambuf_iterator<char>(file)),
+                             std::istreambuf_iterator<char>());
+  EXPECT_EQ(text, expected);
 }
 
 TEST(Signatures, OfAProduct) {
