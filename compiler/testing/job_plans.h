@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "compiler/capability.h"
 #include "compiler/compile.h"
 #include "compiler/partition/by_rank.h"
@@ -30,6 +31,11 @@ struct JobPlans {
 absl::StatusOr<JobPlans> CompileJob(const Graph& graph, CompileOptions options,
                                     const RankAssignment& where,
                                     CapabilityOracle& oracle);
+
+// The same of graphs that are one for each rank already.
+absl::StatusOr<JobPlans> CompileGraphs(absl::Span<const Graph> graphs,
+                                       CompileOptions options,
+                                       CapabilityOracle& oracle);
 
 }  // namespace weft
 
