@@ -19,20 +19,6 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// "0-3", "0-6:2" (every second), "0,2,5".
-std::string RangeOf(const std::vector<int>& ranks) {
-  const size_t n = ranks.size();
-  if (n < 3)
-    return absl::StrJoin(ranks, n == 2 && ranks[1] - ranks[0] == 1 ? "-" : ",");
-  const int stride = ranks[1] - ranks[0];
-  for (size_t i = 2; i < n; ++i) {
-    if (ranks[i] - ranks[i - 1] != stride) return absl::StrJoin(ranks, ",");
-  }
-  if (stride <= 0) return absl::StrJoin(ranks, ",");
-  return absl::StrCat(ranks[0], "-", ranks[n - 1],
-                      stride == 1 ? "" : absl::StrCat(":", stride));
-}
-
 absl::Status Bad(const Collective& c, absl::string_view message,
                  ErrorCode code = ErrorCode::kBadValue) {
   return MakeError(code,
@@ -65,7 +51,7 @@ absl::Status CheckGroup(const Collective& c) {
   std::vector<int> all(n);
   std::iota(all.begin(), all.end(), 0);
   if (c.hosts.empty() || positions == all) return absl::OkStatus();
-  return Bad(c, absl::StrCat("the hosts hold positions ", RangeOf(positions),
+  return Bad(c, absl::StrCat("the hosts hold positions ", RankRange(positions),
                              ", the group has positions 0-", n - 1));
 }
 
@@ -196,7 +182,7 @@ std::string AgreedOf(const Collective& c, CollectiveAlgorithm algorithm,
   std::string text(Name(c.kind));
   if (Reduces(c.kind)) absl::StrAppend(&text, ".", Name(c.op));
   absl::StrAppend(&text, ".", type.ToString(), ".", Name(algorithm), ".",
-                  RangeOf(c.ranks));
+                  RankRange(c.ranks));
   if (HasRoot(c.kind)) absl::StrAppend(&text, ".root", c.ranks[c.root]);
   if (HasAxis(c.kind)) {
     absl::StrAppend(&text, ".axis", *NormalizeAxis(c.axis, type.shape.rank()));
@@ -222,10 +208,23 @@ Value EmptyResult(const Collective& c, const TensorType& type, bool has_result,
 
 }  // namespace
 
+std::string RankRange(const std::vector<int>& ranks) {
+  const size_t n = ranks.size();
+  if (n < 3)
+    return absl::StrJoin(ranks, n == 2 && ranks[1] - ranks[0] == 1 ? "-" : ",");
+  const int stride = ranks[1] - ranks[0];
+  for (size_t i = 2; i < n; ++i) {
+    if (ranks[i] - ranks[i - 1] != stride) return absl::StrJoin(ranks, ",");
+  }
+  if (stride <= 0) return absl::StrJoin(ranks, ",");
+  return absl::StrCat(ranks[0], "-", ranks[n - 1],
+                      stride == 1 ? "" : absl::StrCat(":", stride));
+}
+
 std::string Describe(const Collective& c) {
   return absl::StrCat(Name(c.kind), " '", c.name, "' over ",
                       c.ranks.size() == 1 ? "rank " : "ranks ",
-                      RangeOf(c.ranks));
+                      RankRange(c.ranks));
 }
 
 bool CanReduce(DType dtype) {
@@ -271,7 +270,7 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
 
   const std::string provenance =
       absl::StrCat("collective: ", Name(algorithm), " ", Name(c.kind), " of '",
-                   c.name, "' over ranks ", RangeOf(c.ranks));
+                   c.name, "' over ranks ", RankRange(c.ranks));
   GraphEmitter emit(graph, c.name, absl::StrCat(provenance, ", operand"));
   emit.set_placement(c.device, c.stage);
   const int64_t elements = TotalElements(c, type);

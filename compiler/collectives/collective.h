@@ -126,6 +126,9 @@ std::string Describe(const Collective& c);
 absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
                                     Value input, const TensorType& type);
 
+// "0-3", "0-6:2" (every second), "0,2,5".
+std::string RankRange(const std::vector<int>& ranks);
+
 // Whether there are reductions of `dtype`.
 bool CanReduce(DType dtype);
 
