@@ -30,6 +30,8 @@ bool ReadHeadShape(const Op& op, size_t counter, HeadShape* s) {
   if (!op.Check(s->ratio >= 0 && s->ratio < 1, "ratio outside of [0, 1)")) {
     return false;
   }
+  const int64_t weights[] = {s->batch, heads, s->tokens, s->tokens};
+  if (!s->weights.Read(op, weights, 4)) return false;
   if (!op.HasInput(counter)) {
     s->ratio = 0;
     return true;
@@ -131,14 +133,15 @@ class Forward {
     if (block.begin > 0) {
       const V before = LoadVector(w.max + lane);
       max = Larger(before, max);
-      const V shrink = ExpOf(before - max);
+      const V shrink = ExpOf(before - ShiftOf(max));
       sum = LoadVector(w.sum + lane) * shrink;
       StoreVector(w.shrink + lane, shrink);
     }
+    const V shift = ShiftOf(max);
     V part = {};
     int64_t k = ForEachKey<T>(s_, block, query, [&](int64_t key, auto hide) {
       if (key % 8 == 0) ahead->Row();
-      const V weight = hide(ExpOf(LoadVector(x + key * kGroup) - max), V{});
+      const V weight = hide(ExpOf(LoadVector(x + key * kGroup) - shift), V{});
       part += weight;
       StoreVector(x + key * kGroup, weight);
     });
@@ -168,6 +171,12 @@ class Forward {
   }
   static V Larger(const V& a, const V& b) { return a > b ? a : b; }
 
+  // What is taken off scores. Where all so far are -infinity, as products that
+  // overflow are, that would give NaN; their weights are 0.
+  static V ShiftOf(const V& max) {
+    return max > V{} - std::numeric_limits<T>::infinity() ? max : V{};
+  }
+
   void Shrink(int64_t n, const ForwardScratch<T>& w) const {
     const int64_t head = s_.padded();
     for (int64_t q = 0; q < n; ++q) {
@@ -195,7 +204,11 @@ class Forward {
       Unpack(s_, w.y + q * s_.padded(), 1, T(1) / w.sum[q], y + q * s_.width,
              s_.width);
     }
-    for (int64_t q = 0; q < n; ++q) lse[q] = w.max[q] + Log(w.sum[q]);
+    // Where no score was above -infinity, NaN, as y is.
+    for (int64_t q = 0; q < n; ++q) {
+      lse[q] = w.sum[q] > 0 ? w.max[q] + Log(w.sum[q])
+                            : std::numeric_limits<T>::quiet_NaN();
+    }
   }
 
   void Plain(int64_t item, const T* qkv) const {

@@ -10,6 +10,7 @@
 #ifndef WEFT_DEVICES_CPU_ATTENTION_H_
 #define WEFT_DEVICES_CPU_ATTENTION_H_
 
+#include "devices/cpu/cuts.h"
 #include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/philox.h"
@@ -25,6 +26,7 @@ struct HeadShape {
   double ratio;  // 0 where nothing is dropped
   int64_t seed, stream;
   bool has_dlse;  // of the gradient
+  Cuts weights;   // the part of [batch, heads, tokens, tokens]
 
   // Numbers that a packed row takes: whole lines, and whole tiles of 16 by 16.
   int64_t padded() const { return (head + 15) / 16 * 16; }
@@ -43,26 +45,29 @@ bool ReadHeadShape(const Op& op, size_t counter, HeadShape* s);
 bool CheckRows(const Op& op, const HeadShape& s, const Tensor& t);
 bool CheckLse(const Op& op, const HeadShape& s, const Tensor& t);
 
-// Which weights of an item are kept, and by what they are multiplied then.
+// Which weights of an item are kept, and by what they are multiplied then. The
+// HeadShape outlives it.
 template <class T>
 class Dropping {
  public:
   Dropping(const HeadShape& s, const int64_t* counter)
       : on_(counter != nullptr && s.ratio > 0),
         tokens_(s.tokens),
+        weights_(s.weights),
         source_(s.seed, s.stream, on_ ? counter[0] : 0),
         threshold_(KeepThreshold(s.ratio)),
         factor_(static_cast<T>(1 / (1 - s.ratio))) {
     if (!on_) return;
-    const int64_t weights = s.items() * tokens_ * tokens_;
-    first_ = static_cast<uint64_t>(counter[1]) * static_cast<uint64_t>(weights);
+    first_ = static_cast<uint64_t>(counter[1]) *
+             static_cast<uint64_t>(weights_.count());
   }
 
   bool on() const { return on_; }
   // Factors of n weights of a row, from `column` on.
   void Factors(int64_t item, int64_t row, int64_t column, int64_t n,
                T* out) const {
-    const int64_t at = (item * tokens_ + row) * tokens_ + column;
+    const int64_t at =
+        weights_.PositionOf((item * tokens_ + row) * tokens_) + column;
     source_.KeepFactors(first_ + static_cast<uint64_t>(at), n, threshold_,
                         factor_, out);
   }
@@ -70,6 +75,7 @@ class Dropping {
  private:
   bool on_;
   int64_t tokens_;
+  const Cuts& weights_;
   RandomSource source_;
   uint32_t threshold_;
   T factor_;

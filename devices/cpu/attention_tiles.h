@@ -374,7 +374,8 @@ void DotRows(const HeadShape& s, const T* x, int64_t x_row, const T* y,
   // 16 rows at once: their sums of 16 lanes, transposed, are added in the
   // order of the tree.
   if constexpr (sizeof(T) == 4) {
-    for (; s.head % 16 == 0 && done + 16 <= s.tokens; done += 16) {
+    const bool fits = s.head % 16 == 0 && s.head <= kRowBlock;
+    for (; fits && done + 16 <= s.tokens; done += 16) {
       alignas(64) T sums[16][16], columns[16][16];
       for (int64_t r = 0; r < 16; ++r) {
         Vector<T> sum = {};

@@ -320,5 +320,32 @@ TEST(Random, EqualsTheDefinition) {
   }
 }
 
+TEST(Random, PartsOfAWhole) {
+  using Ints = std::vector<int64_t>;
+  Values values(10);
+  const Literal counter = Literal::Of<int64_t>({2}, {5, 2});
+  const Literal x = values.Uniform(DType::kF32, {6, 12, 5}, -2, 2);
+  for (const Ints& cuts : std::vector<Ints>{{0, 2, 1, 1},
+                                            {2, 3, 0, 1},
+                                            {1, 2, 1, 3},
+                                            {2, 2, 1, 1, 0, 2, 0, 3},
+                                            {1, 2, 1, 3, 1, 4, 2, 2}}) {
+    for (const char* op : {"weft.RandomUniform", "weft.RandomNormal"}) {
+      ExpectMatchesReference({op,
+                              {{"shape", Ints{6, 12, 5}},
+                               {"dtype", DType::kF32},
+                               {"stream", 9},
+                               {"cuts", cuts}},
+                              {counter}},
+                             Numerics::kExact);
+    }
+    ExpectMatchesReference({"weft.DropoutTraining",
+                            {{"ratio", 0.4}, {"stream", 9}, {"cuts", cuts}},
+                            {x, counter},
+                            2},
+                           Numerics::kRounded);
+  }
+}
+
 }  // namespace
 }  // namespace weft::cpu

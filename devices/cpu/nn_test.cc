@@ -335,7 +335,33 @@ TEST(Attention, ShapesAndHeads) {
         attrs.Set("seed", 5);
         attrs.Set("stream", 6);
         ExpectAttention(attrs, qkv, Literal::Of<int64_t>({2}, {3, 1}), &values);
+        // The second half of a batch, the last third of its heads.
+        attrs.Set("cuts", std::vector<int64_t>{0, 2, 1, 1, 1, 3, 2, 1});
+        ExpectAttention(attrs, qkv, Literal::Of<int64_t>({2}, {3, 1}), &values);
       }
+    }
+  }
+}
+
+TEST(Attention, ABlockOfScoresThatOverflow) {
+  // As many keys as a block has and more: products of -infinity, all weights 0.
+  constexpr int64_t kTokens = 300, kFar = 260;
+  for (DType dtype : kWide) {
+    const double large = dtype == DType::kF32 ? 1e20 : 1e160;
+    std::vector<double> qkv;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const double key = t < kFar ? -large : 1 / large, value = double(t);
+      qkv.insert(qkv.end(), {large, large, key, key, value, -value});
+    }
+    const Literal operand = Literal::FromDoubles({dtype, {1, kTokens, 6}}, qkv);
+    absl::StatusOr<std::vector<Literal>> y = RunOnCpu(
+        {"weft.SelfAttention", {{"heads", 1}, {"scale", 1.0}}, {operand}}, {});
+    ASSERT_TRUE(y.ok()) << y.status();
+    const double mean = (kFar + kTokens - 1) / 2.0;  // of the others' values
+    for (int64_t t = 0; t < kTokens; ++t) {
+      EXPECT_NEAR((*y)[0].ToDoubles()[2 * t], mean, 1e-4);
+      EXPECT_NEAR((*y)[0].ToDoubles()[2 * t + 1], -mean, 1e-4);
+      EXPECT_NEAR((*y)[1].ToDoubles()[t], 2 + std::log(kTokens - kFar), 1e-4);
     }
   }
 }

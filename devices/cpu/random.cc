@@ -1,5 +1,6 @@
 // Random tensors and the dropout of training. All are pure functions of seed,
 // stream and the counter {step, micro-batch}; see philox.h.
+#include "devices/cpu/cuts.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
@@ -32,23 +33,28 @@ std::unique_ptr<Kernel> MakeRandom(const Op& op) {
       normal ? op.Float("scale", 1.0) : op.Float("high", 1.0) - base;
   const int64_t seed = op.Int("seed", 0), stream = op.Int("stream", 0);
   const int64_t count = op.out[0].count;
+  Cuts cuts;
+  if (!cuts.Read(op, op.out[0].dims, op.out[0].rank)) return nullptr;
   return WithFloat(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
     return MakeKernel([=](const Args& a) {
       const int64_t* counter = a.Input<int64_t>(0);
       T* y = a.Output<T>(0);
       const RandomSource source(seed, stream, counter[0]);
-      const uint64_t first = FirstElement(counter, count);
-      ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
+      const uint64_t first = FirstElement(counter, cuts.count());
+      const auto fill = [&](int64_t position, int64_t at, int64_t n) {
         source.ForEachBlock(
-            first + static_cast<uint64_t>(begin), end - begin,
-            [&](const RandomBlock& block, int64_t i, int lane, int n) {
-              for (int k = 0; k < n; ++k) {
+            first + static_cast<uint64_t>(position), n,
+            [&](const RandomBlock& block, int64_t i, int lane, int count) {
+              for (int k = 0; k < count; ++k) {
                 const double r =
                     normal ? block.Normal(lane + k) : block.Uniform(lane + k);
-                y[begin + i + k] = static_cast<T>(base + r * range);
+                y[at + i + k] = static_cast<T>(base + r * range);
               }
             });
+      };
+      ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
+        cuts.ForEachRun(begin, end, fill);
       });
     });
   });
@@ -71,6 +77,8 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
   }
   const int64_t seed = op.Int("seed", 0), stream = op.Int("stream", 0);
   const int64_t count = op.out[0].count;
+  Cuts cuts;
+  if (!cuts.Read(op, op.out[0].dims, op.out[0].rank)) return nullptr;
   return WithFloat(op.out[0].dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::Storage;
     using C = Compute<T>;
@@ -83,15 +91,15 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
           const C kept = static_cast<C>(1 - ratio);
           const uint32_t threshold = KeepThreshold(ratio);
           const RandomSource source(seed, stream, counter[0]);
-          const uint64_t first = FirstElement(counter, count);
-          ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
+          const uint64_t first = FirstElement(counter, cuts.count());
+          const auto drop = [&](int64_t position, int64_t at, int64_t count) {
             source.ForEachWords(
-                first + static_cast<uint64_t>(begin), end - begin,
+                first + static_cast<uint64_t>(position), count,
                 [&](const uint32_t* words, int64_t i, int64_t n) {
-                  const T* from = x + begin + i;
-                  T* to = y + begin + i;
+                  const T* from = x + at + i;
+                  T* to = y + at + i;
                   if (mask != nullptr) {
-                    uint8_t* keep = mask + begin + i;
+                    uint8_t* keep = mask + at + i;
                     for (int64_t k = 0; k < n; ++k) {
                       keep[k] = (words[k] >> 8) >= threshold;
                     }
@@ -102,6 +110,9 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op) {
                         static_cast<T>((words[k] >> 8) >= threshold ? v : C(0));
                   }
                 });
+          };
+          ParallelElements(count, kCostly, [&](int64_t begin, int64_t end) {
+            cuts.ForEachRun(begin, end, drop);
           });
         },
         InPlaceMask(op) & 1u);
