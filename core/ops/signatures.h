@@ -9,6 +9,8 @@
 // takes its own, one after the other: the op that the first axis leaves, with
 // the parts as its operands and the local attributes, is what the second cuts.
 //
+// What each kind of op has: docs/signatures.md.
+//
 // Threading: free functions, thread-safe.
 #ifndef WEFT_CORE_OPS_SIGNATURES_H_
 #define WEFT_CORE_OPS_SIGNATURES_H_
