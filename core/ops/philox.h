@@ -8,7 +8,8 @@
 //   double u = RandomUniformAt(key, step, 17);   // element 17, in [0, 1)
 //
 // Element i counts within the step's logical tensor: micro-batch m of a tensor
-// with n elements holds i = m * n .. m * n + n - 1 (RandomFirstElement).
+// with n elements holds i = m * n .. m * n + n - 1 (RandomFirstElement). A node
+// that makes a part of a tensor says which: core/ops/cuts.h.
 //
 //   block b = i / 4, lane = i % 4
 //   counter = {b low, b high, step low, step high}     (32-bit words)

@@ -27,14 +27,24 @@ bool TakeParts(absl::Span<const TensorType> whole, const std::vector<Sbp>& sbp,
   return true;
 }
 
-// Every member's op must be one, and give what the signature says.
+bool HasSplit(const OpSignature& s) {
+  const auto is_split = [](Sbp sbp) { return sbp.is_split(); };
+  return std::any_of(s.inputs.begin(), s.inputs.end(), is_split) ||
+         std::any_of(s.outputs.begin(), s.outputs.end(), is_split);
+}
+
+// Every member's op must be one, and give what the signature says. Without a
+// split it is the op itself.
 bool CanDo(const OpView& op, const OpSignature& signature, int parts) {
+  if (!HasSplit(signature)) return true;
   std::vector<TensorType> inputs, outputs;
   if (!TakeParts(op.inputs(), signature.inputs, parts, &inputs) ||
       !TakeParts(op.outputs(), signature.outputs, parts, &outputs)) {
     return false;
   }
-  for (int index : {0, parts - 1}) {
+  // Members differ in local attributes alone.
+  const int last = op.schema().local_attrs != nullptr ? parts - 1 : 0;
+  for (int index = 0; index <= last; index += std::max(last, 1)) {
     absl::StatusOr<AttrMap> attrs = LocalAttrs(op, signature, parts, index);
     if (!attrs.ok()) return false;
     absl::StatusOr<std::vector<TensorType>> inferred =

@@ -280,6 +280,98 @@ TEST(Signatures, MembersOfTwoAxesMakeTheWhole) {
   }
 }
 
+std::vector<std::string> ListOf(const OpUse& use, std::vector<int> groups = {},
+                                int parts = 2) {
+  const Instance op = InstanceOf(use, "f32");
+  std::vector<std::string> out;
+  for (const OpSignature& s : SignaturesOf(op.View(), parts, groups)) {
+    out.push_back(ToString(s));
+  }
+  return out;
+}
+
+int64_t Pick(std::mt19937* random, std::vector<int64_t> from) {
+  return from[(*random)() % from.size()];
+}
+
+// Extents of `count` elements, a product of 2 and 3, in any order.
+Ints RandomExtents(std::mt19937* random, int64_t count) {
+  Ints dims;
+  while (count > 1 && dims.size() + 1 < kMaxRank) {
+    const int64_t extent = Pick(random, {1, 2, 3, 4, 6, 12});
+    if (count % extent != 0) continue;
+    dims.push_back(extent);
+    count /= extent;
+  }
+  dims.push_back(count);
+  return dims;
+}
+
+std::string TypeText(const Ints& dims) {
+  return absl::StrCat("x[", absl::StrJoin(dims, ","), "]");
+}
+
+void CheckAll(const OpUse& use) {
+  const Instance op = InstanceOf(use, "f32");
+  SCOPED_TRACE(
+      absl::StrCat(use.op, "(", use.inputs[0], ") ",
+                   absl::StrJoin(use.attrs.Find("shape")->ints(), ",")));
+  ASSERT_FALSE(op.outputs.empty());
+  for (int parts : {2, 3}) CheckOneAxis(use, op, parts);
+}
+
+TEST(Signatures, RandomReshapes) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    const int64_t count = Pick(&random, {24, 36, 72, 144, 432});
+    const Ints from = RandomExtents(&random, count);
+    CheckAll({"Reshape",
+              {{"shape", RandomExtents(&random, count)}},
+              {TypeText(from)}});
+  }
+}
+
+TEST(Signatures, RandomStridedCopies) {
+  std::mt19937 random(2);
+  int with_a_cut_operand = 0;
+  for (int round = 0; round < 500; ++round) {
+    // Of some dimensions, each from end to end, backwards, in part or repeated.
+    const Ints from = RandomExtents(&random, 144);
+    const Shape shape(from);
+    Ints extents, strides;
+    int64_t offset = 0;
+    for (int d = shape.rank() - 1; d >= 0; --d) {
+      const int64_t stride = shape.Strides()[d], extent = from[d];
+      switch (Pick(&random, {0, 0, 0, 1, 2, 3})) {
+        case 1:
+          strides.push_back(-stride);
+          extents.push_back(extent);
+          offset += stride * (extent - 1);
+          break;
+        case 2:
+          strides.push_back(stride);
+          extents.push_back((extent + 1) / 2);
+          offset += stride * (extent / 2);
+          break;
+        case 3:
+          strides.push_back(0);
+          extents.push_back(6);
+          break;
+        default:
+          strides.push_back(stride);
+          extents.push_back(extent);
+      }
+    }
+    const OpUse use = {
+        "weft.StridedCopy",
+        {{"shape", extents}, {"strides", strides}, {"offset", offset}},
+        {TypeText(from)}};
+    CheckAll(use);
+    for (const std::string& s : ListOf(use)) with_a_cut_operand += s[0] == 'S';
+  }
+  EXPECT_GT(with_a_cut_operand, 300);
+}
+
 TEST(Signatures, EveryOpHasAUseOrAReason) {
   std::set<std::string> used;
   for (const OpUse& use : SignatureUses()) used.insert(use.op);
@@ -290,16 +382,6 @@ TEST(Signatures, EveryOpHasAUseOrAReason) {
     const bool has = schema->signatures != nullptr || schema->elementwise;
     EXPECT_NE(has, reason) << schema->name;
   }
-}
-
-std::vector<std::string> ListOf(const OpUse& use, std::vector<int> groups = {},
-                                int parts = 2) {
-  const Instance op = InstanceOf(use, "f32");
-  std::vector<std::string> out;
-  for (const OpSignature& s : SignaturesOf(op.View(), parts, groups)) {
-    out.push_back(ToString(s));
-  }
-  return out;
 }
 
 // All lists, to read: a change of one shows.
