@@ -15,11 +15,6 @@
 #ifndef WEFT_DEVICES_CPU_CUTS_H_
 #define WEFT_DEVICES_CPU_CUTS_H_
 
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
-#include "devices/cpu/kernel.h"
 #include "devices/cpu/target.h"
 
 WEFT_CPU_BEGIN
@@ -46,7 +41,7 @@ class Cuts {
       cuts_.push_back({dim, w[1], w[2], block});
       whole[dim] *= w[1];
       if (dim > last_dim) together = 0;
-      if (dim >= last_dim) together = std::gcd(together, block);
+      if (dim >= last_dim) together = Divisor(together, block);
       last_dim = std::max(last_dim, dim);
     }
     count_ = 1;
@@ -82,7 +77,6 @@ class Cuts {
   // Elements [begin, end) here, run by run.
   template <class F>
   void ForEachRun(int64_t begin, int64_t end, F f) const {
-    if (cuts_.empty()) return f(begin, begin, end - begin);
     while (begin < end) {
       const int64_t n = std::min(end - begin, run_ - begin % run_);
       f(PositionOf(begin), begin, n);
@@ -95,10 +89,21 @@ class Cuts {
     int64_t dim, parts, index, block;
   };
 
+  // The greatest of both; of 0 and x, x.
+  static int64_t Divisor(int64_t a, int64_t b) {
+    while (b != 0) {
+      const int64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return a;
+  }
+
   std::vector<Cut> cuts_;  // the last first
   std::vector<int64_t> local_, strides_;
   int64_t count_ = 0;
-  int64_t run_ = 0;  // of a part: elements that lie together in the whole
+  // Elements that lie together in the whole: all, where nothing is cut.
+  int64_t run_ = std::numeric_limits<int64_t>::max();
 };
 
 WEFT_CPU_END
