@@ -1,5 +1,6 @@
 #include "compiler/boxing/axis_view.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -32,6 +33,21 @@ int64_t ExtentAt(const Shape& whole, const NdSbp& sbp, const Mesh& mesh,
     if (sbp[a].is_split() && sbp[a].dim == dim) extent /= mesh.axis(a).size;
   }
   return extent;
+}
+
+// As LocalShape() is ok, without the words for where it is not.
+bool Fits(const Shape& whole, const NdSbp& sbp, const Mesh& mesh) {
+  int64_t extents[kMaxRank];
+  std::copy(whole.dims().begin(), whole.dims().end(), extents);
+  for (int a = 0; a < mesh.num_axes(); ++a) {
+    if (!sbp[a].is_split()) continue;
+    const int members = mesh.axis(a).size;
+    if (extents[sbp[a].dim] % (int64_t{members} * sbp[a].groups) != 0) {
+      return false;
+    }
+    extents[sbp[a].dim] /= members;
+  }
+  return true;
 }
 
 }  // namespace
@@ -83,7 +99,7 @@ std::vector<NdSbp> LayoutsWith(const Shape& whole, const NdSbp& rest,
   }
   std::vector<NdSbp> layouts;
   for (NdSbp& candidate : candidates) {
-    if (!LocalShape(whole, candidate, mesh).ok()) continue;
+    if (!Fits(whole, candidate, mesh)) continue;
     std::optional<AxisView> view = AxisViewOf(whole, candidate, mesh, axis);
     if (view && view->rest == rest) layouts.push_back(std::move(candidate));
   }

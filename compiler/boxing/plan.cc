@@ -86,16 +86,54 @@ std::optional<BoxingMove> MoveOf(Sbp from, Sbp to, int64_t members) {
   return std::nullopt;
 }
 
-// What an axis may be on the way: as it is to be, or whole; and a reduction may
-// be left in parts until other axes are done.
-std::vector<Sbp> TargetsOf(Sbp from, Sbp to, const Shape& whole) {
-  std::vector<Sbp> targets;
-  if (!to.is_broadcast()) targets.push_back(to);
-  if (!from.is_partial()) return targets;
-  for (int dim = 0; dim < whole.rank(); ++dim) {
-    if (to != Sbp::Split(dim)) targets.push_back(Sbp::Split(dim));
+// What each axis may be on the way.
+using Targets = std::vector<std::optional<std::vector<Sbp>>>;
+
+// Whether two axes may be in each other's way.
+bool Meet(Sbp a, Sbp b) {
+  if (a.is_split() && b.is_split()) return a.dim == b.dim;
+  return a.is_partial() && b.is_partial() && a.op != b.op;
+}
+
+// The axes that may have to change: those that do, and those that are in the
+// way of one that may.
+std::vector<bool> MayChange(const NdSbp& from, const NdSbp& to) {
+  std::vector<bool> may(from.size());
+  for (size_t a = 0; a < from.size(); ++a) may[a] = from[a] != to[a];
+  for (size_t a = 0; a < from.size();) {
+    bool is_new = false;
+    for (size_t b = 0; b < from.size() && !may[a]; ++b) {
+      is_new = may[b] && (Meet(from[a], from[b]) || Meet(from[a], to[b]));
+      if (is_new) may[a] = true;
+    }
+    a = is_new ? 0 : a + 1;
+  }
+  return may;
+}
+
+// B, as it is to be, and a reduction may be left in parts until other axes are
+// done.
+Targets TargetsOf(const NdSbp& from, const NdSbp& to, const Mesh& mesh,
+                  const Shape& whole) {
+  Targets targets(from.size());
+  const std::vector<bool> may_change = MayChange(from, to);
+  for (size_t axis = 0; axis < from.size(); ++axis) {
+    if (!may_change[axis]) continue;
+    std::vector<Sbp>& ways = targets[axis].emplace();
+    if (!to[axis].is_broadcast()) ways.push_back(to[axis]);
+    if (!from[axis].is_partial()) continue;
+    for (int d = 0; d < whole.rank(); ++d) {
+      if (whole.dim(d) % mesh.size() != 0) continue;
+      ways.push_back(Sbp::Split(d));
+      break;
+    }
   }
   return targets;
+}
+
+int64_t Packed(Sbp sbp) {
+  return (int64_t{sbp.groups} << 24) | (int64_t{sbp.dim} << 16) |
+         (static_cast<int64_t>(sbp.kind) << 8) | static_cast<int64_t>(sbp.op);
 }
 
 }  // namespace
@@ -217,19 +255,18 @@ void BoxingCosts::Price(DType dtype, BoxingStep* step) {
 }
 
 std::vector<BoxingStep> BoxingCosts::StepsFrom(const NdSbp& at,
-                                               const NdSbp& from,
-                                               const NdSbp& to,
-                                               const TensorType& whole) {
+                                               const Targets& targets,
+                                               const Shape& whole) const {
   std::vector<BoxingStep> steps;
   for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-    const std::optional<AxisView> view =
-        AxisViewOf(whole.shape, at, mesh_, axis);
+    if (!targets[axis]) continue;
+    const std::optional<AxisView> view = AxisViewOf(whole, at, mesh_, axis);
     if (!view) continue;
     std::vector<NdSbp> layouts;
     if (!view->own.is_broadcast()) layouts.push_back(view->rest);
-    for (Sbp target : TargetsOf(from[axis], to[axis], whole.shape)) {
+    for (Sbp target : *targets[axis]) {
       for (NdSbp& layout :
-           LayoutsWith(whole.shape, view->rest, mesh_, axis, target)) {
+           LayoutsWith(whole, view->rest, mesh_, axis, target)) {
         layouts.push_back(std::move(layout));
       }
     }
@@ -237,25 +274,47 @@ std::vector<BoxingStep> BoxingCosts::StepsFrom(const NdSbp& at,
       BoxingStep step;
       step.axis = axis;
       step.from = view->own;
-      step.to = AxisViewOf(whole.shape, layout, mesh_, axis)->own;
+      step.to = AxisViewOf(whole, layout, mesh_, axis)->own;
       const std::optional<BoxingMove> move =
           MoveOf(step.from, step.to, mesh_.axis(axis).size);
       if (!move) continue;
       step.move = *move;
       step.before = at;
       step.after = std::move(layout);
-      step.together = *LocalShape(whole.shape, view->rest, mesh_);
-      Price(whole.dtype, &step);
+      step.together = *LocalShape(whole, view->rest, mesh_);
       steps.push_back(std::move(step));
     }
   }
   return steps;
 }
 
+std::optional<BoxingStep> BoxingCosts::OneStep(const NdSbp& from,
+                                               const NdSbp& to,
+                                               const Shape& whole) const {
+  Targets targets(from.size());
+  int changed = 0;
+  for (size_t axis = 0; axis < from.size(); ++axis) {
+    if (from[axis] == to[axis]) continue;
+    ++changed;
+    targets[axis] = {to[axis]};
+  }
+  if (changed != 1) return std::nullopt;
+  for (BoxingStep& step : StepsFrom(from, targets, whole)) {
+    if (step.after == to) return std::move(step);
+  }
+  return std::nullopt;
+}
+
 // Dijkstra's algorithm over layouts. There is a way between any two: undo all
 // axes, the last first, and do them, the first first.
 std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
                                             const TensorType& whole) {
+  if (from == to) return {};
+  if (std::optional<BoxingStep> step = OneStep(from, to, whole.shape)) {
+    Price(whole.dtype, &*step);
+    return {*std::move(step)};
+  }
+  const Targets targets = TargetsOf(from, to, mesh_, whole.shape);
   using Key = std::pair<double, int>;  // seconds, steps
   struct Found {
     Key key;
@@ -271,7 +330,8 @@ std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
     open.erase(open.begin());
     if (at == to) break;
     found[at].is_done = true;
-    for (BoxingStep& step : StepsFrom(at, from, to, whole)) {
+    for (BoxingStep& step : StepsFrom(at, targets, whole.shape)) {
+      Price(whole.dtype, &step);
       const Key next = {key.first + step.seconds, key.second + 1};
       auto [it, is_new] = found.try_emplace(step.after);
       if (!is_new) {
@@ -293,8 +353,13 @@ std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
 
 absl::StatusOr<const BoxingCosts::Answer*> BoxingCosts::Find(
     const NdSbp& from, const NdSbp& to, const TensorType& whole) {
-  const auto dims = whole.shape.dims();
-  Question question = {from, to, whole.dtype, {dims.begin(), dims.end()}};
+  Question question = {static_cast<int64_t>(whole.dtype)};
+  question.insert(question.end(), whole.shape.dims().begin(),
+                  whole.shape.dims().end());
+  for (const NdSbp* sbp : {&from, &to}) {
+    question.push_back(-1);
+    for (Sbp s : *sbp) question.push_back(Packed(s));
+  }
   auto it = answers_.find(question);
   if (it != answers_.end()) return &it->second;
   WEFT_RETURN_IF_ERROR(CheckFit(from, to, mesh_, whole));

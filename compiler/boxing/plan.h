@@ -45,6 +45,8 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/collectives/cost.h"
@@ -94,8 +96,9 @@ class BoxingCosts {
   // where all are on one.
   std::vector<std::vector<int>> HostsOf(const std::vector<int>& ranks) const;
 
-  // The cheapest; of equals the one with the fewest steps, then the first that
-  // a search in a fixed order finds. Errors: kShapeMismatch where `from` or
+  // One step where one axis changes and one move does it; else the cheapest,
+  // of equals the one with the fewest steps, then the first that a search in a
+  // fixed order finds. Errors: kShapeMismatch where `from` or
   // `to` does not fit `whole` (names both); kInternal for a number of sbps that
   // is not that of the axes, and for a change from or to M.
   absl::StatusOr<std::vector<BoxingStep>> Plan(const NdSbp& from,
@@ -106,7 +109,8 @@ class BoxingCosts {
   double Seconds(const NdSbp& from, const NdSbp& to, const TensorType& whole);
 
  private:
-  using Question = std::tuple<NdSbp, NdSbp, DType, std::vector<int64_t>>;
+  // The dtype, the extents, then both layouts.
+  using Question = absl::InlinedVector<int64_t, 16>;
   struct Answer {
     std::vector<BoxingStep> steps;
     double seconds = 0;
@@ -114,10 +118,14 @@ class BoxingCosts {
 
   absl::StatusOr<const Answer*> Find(const NdSbp& from, const NdSbp& to,
                                      const TensorType& whole);
-  // The layouts of a mesh that differ from `at` in one axis, and that axis'
-  // step, priced.
-  std::vector<BoxingStep> StepsFrom(const NdSbp& at, const NdSbp& from,
-                                    const NdSbp& to, const TensorType& whole);
+  // Steps that change one axis of `at`, not priced: `targets` says what each
+  // axis may become beside B; nothing: it stays.
+  std::vector<BoxingStep> StepsFrom(
+      const NdSbp& at,
+      const std::vector<std::optional<std::vector<Sbp>>>& targets,
+      const Shape& whole) const;
+  std::optional<BoxingStep> OneStep(const NdSbp& from, const NdSbp& to,
+                                    const Shape& whole) const;
   std::vector<BoxingStep> Search(const NdSbp& from, const NdSbp& to,
                                  const TensorType& whole);
   void Price(DType dtype, BoxingStep* step);
@@ -131,7 +139,7 @@ class BoxingCosts {
   OrderClass order_;
   // Of each axis, its groups' hosts; those that are alike once.
   std::vector<std::vector<std::vector<std::vector<int>>>> axis_hosts_;
-  std::map<Question, Answer> answers_;
+  absl::flat_hash_map<Question, Answer> answers_;
   std::map<std::tuple<int, CollectiveKind, int64_t>, CollectiveCost>
       collectives_;
 };
