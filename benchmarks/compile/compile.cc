@@ -30,8 +30,9 @@
 #include "compiler/pass/registry.h"
 #include "compiler/placement/capability_cache.h"
 #include "compiler/placement/placement.h"
+#include "compiler/sharding/lower.h"
+#include "compiler/sharding/sharding.h"
 #include "compiler/testing/fake_oracle.h"
-#include "compiler/training/data_parallel.h"
 #include "compiler/training/training.h"
 #include "core/base/status_macros.h"
 #include "core/graph/graph.h"
@@ -110,18 +111,30 @@ absl::Status RunPasses(const std::vector<plan::Device>& devices,
   return pipeline.Run(*graph, context).status();
 }
 
-absl::StatusOr<training::DataParallelSpec> SpecOf(const Options& options,
-                                                  int ranks) {
-  training::DataParallelSpec spec;
-  spec.ranks = ranks;
-  spec.fixed_order = options.tree;
-  if (options.algorithm == "auto") return spec;
-  for (int i = 1; i < kNumCollectiveAlgorithms; ++i) {
-    spec.algorithm = static_cast<CollectiveAlgorithm>(i);
-    if (Name(spec.algorithm) == options.algorithm) return spec;
+absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Options& options) {
+  for (int i = 0; i < kNumCollectiveAlgorithms; ++i) {
+    const auto algorithm = static_cast<CollectiveAlgorithm>(i);
+    if (Name(algorithm) == options.algorithm) return algorithm;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("no algorithm '", options.algorithm, "'"));
+}
+
+// Rank 0's share of the micro-batches of all.
+absl::Status TakeShare(const Options& options, int micro_batches, int ranks,
+                       Graph* graph) {
+  ShardingSpec spec;
+  WEFT_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Create({{"data", ranks}}));
+  spec.meshes = {mesh};
+  spec.shares_micro_batches = true;
+  spec.micro_batches = micro_batches;
+  LoweringOptions lowering;
+  WEFT_ASSIGN_OR_RETURN(lowering.algorithm, AlgorithmOf(options));
+  lowering.fixed_order = options.tree;
+  WEFT_ASSIGN_OR_RETURN(Sharding sharding, ChooseSharding(*graph, spec));
+  WEFT_ASSIGN_OR_RETURN(*graph,
+                        LowerSharding(*graph, spec, sharding, lowering));
+  return absl::OkStatus();
 }
 
 absl::Status Run(const Options& options, int layers, int ranks) {
@@ -130,8 +143,6 @@ absl::Status Run(const Options& options, int layers, int ranks) {
   compile.devices = {HostDevice()};
   compile.micro_batches = 2;
   compile.ranks = static_cast<uint32_t>(ranks);
-  WEFT_ASSIGN_OR_RETURN(training::DataParallelSpec spec,
-                        SpecOf(options, ranks));
 
   Phases phases;
   compile.done = [&](absl::string_view step) { phases.Done(step); };
@@ -140,7 +151,10 @@ absl::Status Run(const Options& options, int layers, int ranks) {
   WEFT_RETURN_IF_ERROR(RunPasses(compile.devices, &oracle, &graph));
   phases.Done("passes");
   const int nodes = graph.num_nodes();
-  WEFT_RETURN_IF_ERROR(training::MakeDataParallel(&graph, spec));
+  if (ranks > 1) {
+    WEFT_RETURN_IF_ERROR(
+        TakeShare(options, compile.micro_batches * ranks, ranks, &graph));
+  }
   phases.Done("lowering");
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan, Compile(graph, compile, oracle));
 

@@ -107,6 +107,24 @@ std::vector<int> Mesh::GroupOf(int member, int axis) const {
   return out;
 }
 
+Mesh Mesh::Through(int member, const std::vector<int>& axes) const {
+  Mesh out;
+  const std::vector<int> here = CoordinatesOf(member);
+  int size = 1;
+  for (int axis : axes) {
+    out.axes_.push_back(axes_[axis]);
+    size *= axes_[axis].size;
+  }
+  out.ranks_.assign(size, 0);
+  for (int m = 0; m < size; ++m) {
+    std::vector<int> at = here;
+    const std::vector<int> free = out.CoordinatesOf(m);
+    for (size_t i = 0; i < axes.size(); ++i) at[axes[i]] = free[i];
+    out.ranks_[m] = ranks_[MemberAt(at)];
+  }
+  return out;
+}
+
 std::string Mesh::ToString() const {
   std::string out =
       absl::StrJoin(axes_, " x ", [](std::string* text, const MeshAxis& axis) {

@@ -59,6 +59,10 @@ class Mesh {
   // order of their coordinates.
   std::vector<int> GroupOf(int member, int axis) const;
 
+  // The mesh of some axes on which `member` lies: those that differ from it in
+  // these alone. Pre-condition: each axis once.
+  Mesh Through(int member, const std::vector<int>& axes) const;
+
   // "data=2 x model=4", then " on ranks 0,2,.." where they are not 0, 1, ...
   std::string ToString() const;
 

@@ -60,6 +60,16 @@ TEST(Mesh, MayLieOnAnyRanks) {
   EXPECT_NE(mesh, MeshOf({{"model", 2}}));
 }
 
+TEST(Mesh, ThroughAMember) {
+  const Mesh mesh = MeshOf({{"pipe", 2}, {"data", 3}, {"model", 2}});
+  // {1, 2, 0} is member 10.
+  EXPECT_EQ(mesh.Through(10, {1}), MeshOf({{"data", 3}}, {6, 8, 10}));
+  EXPECT_EQ(mesh.Through(10, {0, 2}),
+            MeshOf({{"pipe", 2}, {"model", 2}}, {4, 5, 10, 11}));
+  EXPECT_EQ(mesh.Through(10, {}).ranks(), std::vector<int>{10});
+  EXPECT_EQ(mesh.Through(10, {0, 1, 2}), mesh);
+}
+
 TEST(Mesh, RefusesWhatIsNone) {
   const auto message = [](std::vector<MeshAxis> axes,
                           std::vector<int> ranks = {}) {

@@ -380,6 +380,9 @@ absl::Status CheckPatterns(const job::Job& job) {
   for (const job::Placement& p : job.placement()) {
     WEFT_RETURN_IF_ERROR(CheckPattern(p.scope(), "placement.scope"));
   }
+  for (const job::Sharding& s : job.sharding()) {
+    WEFT_RETURN_IF_ERROR(CheckPattern(s.value(), "sharding.value"));
+  }
   return absl::OkStatus();
 }
 
@@ -387,22 +390,6 @@ absl::Status CheckPatterns(const job::Job& job) {
 absl::Status CheckSupported(const job::Job& job) {
   if (job.precision().wire() != job::Precision::F32) {
     return Bad("precision.wire: only F32 is available");
-  }
-  for (const job::Axis& axis : job.mesh().axis()) {
-    if (axis.size() == 0) {
-      return Bad(absl::StrCat("mesh axis '", axis.name(),
-                              "' has size 0, it must be at least 1"));
-    }
-    if (axis.size() > 1 && axis.name() != "data") {
-      return Bad(absl::StrCat("mesh axis '", axis.name(), "' has size ",
-                              axis.size(),
-                              "; this version splits work along 'data' alone"));
-    }
-  }
-  if (job.sharding_size() > 0) {
-    return Bad(absl::StrCat("sharding of '", job.sharding(0).value(),
-                            "' is not available: this version splits the "
-                            "batch alone"));
   }
   if (!job.observe().http().empty()) {
     return Bad("observe.http is not available");
@@ -540,6 +527,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   WEFT_RETURN_IF_ERROR(ResolveOptimizer(job));
   WEFT_RETURN_IF_ERROR(ResolveBatch(job));
   WEFT_RETURN_IF_ERROR(CheckSupported(*job));
+  WEFT_RETURN_IF_ERROR(CheckMesh(*job));
   WEFT_RETURN_IF_ERROR(CheckTraceSteps(job->observe().trace_steps()));
   if (job->devices().empty()) job->set_devices("cpu");
   job::Eval* eval = job->mutable_eval();

@@ -6,12 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
-#include "compiler/partition/by_rank.h"
 #include "compiler/pass/registry.h"
 #include "compiler/placement/capability_cache.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/placement/placement.h"
-#include "compiler/training/data_parallel.h"
 #include "core/base/error.h"
 #include "core/base/pattern.h"
 #include "core/base/status_macros.h"
@@ -19,6 +17,7 @@
 #include "core/graph/text.h"
 #include "core/graph/verify.h"
 #include "models/model.h"
+#include "tools/weft/rank_programs.h"
 
 namespace weft {
 namespace {
@@ -141,9 +140,8 @@ absl::Status ApplyPlacement(const job::Job& job, Graph* graph) {
 // Where some nodes are on ranks, the others are on the first.
 absl::Status PlaceRest(const RankShare& share, Graph* model) {
   for (Node* node : model->Nodes()) {
-    WEFT_ASSIGN_OR_RETURN(
-        auto device,
-        SplitDevice(node->device, node->name(), static_cast<int>(share.ranks)));
+    WEFT_ASSIGN_OR_RETURN(auto device, SplitDevice(node->device, node->name(),
+                                                   share.SizeOf(share.pipe)));
     if (device.first >= 0) continue;
     node->device =
         node->device.empty() ? "w0" : absl::StrCat("w0/", node->device);
@@ -218,72 +216,6 @@ struct Build {
   int register_copies;
 };
 
-// From a program of all ranks to the nodes of one. Results come to the first
-// rank, which tells people and saves.
-class NodesOfRank {
- public:
-  explicit NodesOfRank(const RankShare& share)
-      : share_(share), ranks_(static_cast<int>(share.ranks)) {}
-
-  // Of training, which says where state is; before the others.
-  absl::Status TakeTraining(Graph* graph) {
-    WEFT_ASSIGN_OR_RETURN(
-        RankAssignment where,
-        Assign(graph, static_cast<int>(share_.micro_batches)));
-    for (const Node* node : std::as_const(*graph).Nodes()) {
-      if (!node->Is(OpId::kVariable)) continue;
-      WEFT_ASSIGN_OR_RETURN(auto device,
-                            SplitDevice(node->device, node->name(), ranks_));
-      home_[node->name()] =
-          absl::StrCat("w", where.rank[node->id()],
-                       device.second.empty() ? "" : "/", device.second);
-    }
-    return Take(where, graph);
-  }
-
-  absl::Status TakeOther(Graph* graph) {
-    for (Node* node : graph->Nodes()) {
-      auto home = home_.find(node->name());
-      if (node->Is(OpId::kVariable) && home != home_.end()) {
-        node->device = home->second;
-      }
-    }
-    WEFT_ASSIGN_OR_RETURN(RankAssignment where, Assign(graph, 1));
-    return Take(where, graph);
-  }
-
- private:
-  absl::StatusOr<RankAssignment> Assign(Graph* graph, int micro_batches) const {
-    for (Node* node : graph->Nodes()) {
-      if (node->Is(OpId::kOutput)) node->device = "w0";
-    }
-    return AssignRanks(*graph, ranks_, micro_batches);
-  }
-
-  absl::Status Take(const RankAssignment& where, Graph* graph) const {
-    WEFT_ASSIGN_OR_RETURN(
-        *graph, GraphOfRank(*graph, where, static_cast<int>(share_.rank)));
-    return absl::OkStatus();
-  }
-
-  const RankShare& share_;
-  const int ranks_;
-  std::map<std::string, std::string> home_;  // of variables
-};
-
-// From all micro-batches of a step to those of one rank.
-absl::Status TakeShare(const job::Job& job, const RankShare& share,
-                       Graph* train) {
-  training::DataParallelSpec spec;
-  spec.ranks = static_cast<int>(share.ranks);
-  spec.rank = static_cast<int>(share.rank);
-  WEFT_ASSIGN_OR_RETURN(spec.algorithm, AlgorithmOfJob(job));
-  spec.fixed_order = job.logical_shards() != 0;
-  spec.chunk_elements =
-      static_cast<int64_t>(job.collectives().chunk_elements());
-  return training::MakeDataParallel(train, spec);
-}
-
 absl::Status CheckDumps(const std::string& passes,
                         const std::vector<std::string>& names) {
   absl::StatusOr<Pattern> pattern = Pattern::Compile(passes);
@@ -316,7 +248,8 @@ absl::Status RunPasses(const Build& build, const std::string& program,
   PlacementOptions placing;
   placing.devices = build.devices;
   placing.strict = build.options.strict;
-  placing.ranks = static_cast<int>(build.share.placed ? build.share.ranks : 0);
+  placing.ranks =
+      static_cast<int>(build.share.placed() ? build.share.ranks : 0);
   WEFT_ASSIGN_OR_RETURN(placing.default_device,
                         FindDevice(build.devices, build.compute_device));
   CapabilityCache cache(&build.oracle);
@@ -415,20 +348,6 @@ absl::StatusOr<TrainingSpec> MakeTrainingSpec(const job::Job& job,
 
 namespace {
 
-// From the programs of a job to those of one rank.
-absl::Status TakeRank(const job::Job& job, const RankShare& share,
-                      Programs* out) {
-  Graph& train = out->graphs.at("train");
-  if (!share.placed) return TakeShare(job, share, &train);
-  out->whole = train.Clone();
-  NodesOfRank nodes(share);
-  WEFT_RETURN_IF_ERROR(nodes.TakeTraining(&train));
-  for (auto& [program, graph] : out->graphs) {
-    if (&graph != &train) WEFT_RETURN_IF_ERROR(nodes.TakeOther(&graph));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
                                       const DataInfo& data,
                                       const std::vector<plan::Device>& devices,
@@ -445,7 +364,7 @@ absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
   WEFT_ASSIGN_OR_RETURN(Graph model, BuildJobModel(os, job, data, micro_batch));
   WEFT_RETURN_IF_ERROR(CheckBatch(model, job, share));
   WEFT_RETURN_IF_ERROR(ApplyPlacement(job, &model));
-  if (share.placed) WEFT_RETURN_IF_ERROR(PlaceRest(share, &model));
+  if (share.placed()) WEFT_RETURN_IF_ERROR(PlaceRest(share, &model));
   Programs out;
   WEFT_ASSIGN_OR_RETURN(out.classes, CountLogits(model));
   WEFT_ASSIGN_OR_RETURN(
@@ -483,10 +402,15 @@ absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
                                    ? job.runtime().register_copies()
                                    : job.data().prefetch())};
   std::vector<const Graph*> layout_order = {&out.graphs.at("train")};
+  RankPrograms mine(job, share);
+  if (share.differ() || job.zero() > 0 || job.sharding_size() > 0) {
+    out.whole = out.graphs.at("train").Clone();
+  }
+  WEFT_RETURN_IF_ERROR(mine.SplitValues(&out.graphs));
   for (auto& [program, graph] : out.graphs) {
     WEFT_RETURN_IF_ERROR(RunPasses(build, program, job.seed(), &graph));
   }
-  WEFT_RETURN_IF_ERROR(TakeRank(job, share, &out));
+  WEFT_RETURN_IF_ERROR(mine.TakeShare(&out.graphs));
   for (const auto& [program, graph] : out.graphs) {
     if (program != "train") layout_order.push_back(&graph);
   }
@@ -521,7 +445,7 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
   };
   // Ranks that share a graph must take the same form of it, whatever their own
   // parts of it would gain.
-  const bool placed = options.share.has_value() && options.share->placed;
+  const bool placed = options.share.has_value() && options.share->differ();
   if (job.runtime().recompute() == 0 || placed) return build(job, options);
   // What is computed again may cost fusions and layouts that kept less alive.
   job::Job keeps_all = job;

@@ -54,8 +54,8 @@ struct Programs {
   std::map<std::string, Graph> graphs;
   std::map<std::string, plan::Plan> plans;
   StateLayout state;
-  // Where ranks share the graph: the training program of all, which has all
-  // variables.
+  // Where ranks do different things: the training program of all, which has all
+  // variables, whole.
   std::optional<Graph> whole;
   const Graph& training() const {
     return whole.has_value() ? *whole : graphs.at("train");

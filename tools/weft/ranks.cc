@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ uint64_t MeshSize(const job::Job& job) {
 
 absl::Status TakeOffRanks(job::Job* job) {
   job->clear_mesh();
+  job->clear_sharding();
+  job->clear_zero();
   for (job::Placement& placement : *job->mutable_placement()) {
     WEFT_ASSIGN_OR_RETURN(auto device,
                           SplitDevice(placement.device(), placement.scope(),
@@ -33,49 +36,147 @@ absl::Status TakeOffRanks(job::Job* job) {
   return absl::OkStatus();
 }
 
+std::vector<int> RankShare::value_axes() const {
+  std::vector<int> out;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (axis == data || axis == pipe || mesh.axis(axis).size == 1) continue;
+    out.push_back(axis);
+  }
+  return out;
+}
+
+namespace {
+
+absl::Status Bad(const std::string& message) {
+  return MakeError(ErrorCode::kBadJob, message);
+}
+
+// The scope of the first placement on a rank by number; "" where there is none.
+absl::StatusOr<std::string> PlacedScope(const job::Job& job, int ranks) {
+  for (const job::Placement& placement : job.placement()) {
+    WEFT_ASSIGN_OR_RETURN(
+        auto device, SplitDevice(placement.device(), placement.scope(), ranks));
+    if (device.first >= 0) return placement.scope();
+  }
+  return std::string();
+}
+
+absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
+  std::vector<MeshAxis> axes;
+  for (const job::Axis& axis : job.mesh().axis()) {
+    axes.push_back({axis.name(), static_cast<int>(axis.size())});
+  }
+  const int count = static_cast<int>(ranks);
+  if (axes.empty()) {
+    WEFT_ASSIGN_OR_RETURN(std::string placed, PlacedScope(job, count));
+    axes = {{placed.empty() ? "data" : "pipe", count}};
+  }
+  WEFT_ASSIGN_OR_RETURN(share->mesh, Mesh::Create(axes));
+  if (share->mesh.size() != count) {
+    return Bad(absl::StrCat("the mesh (", share->mesh.ToString(), ") has ",
+                            share->mesh.size(), " ranks, the job runs on ",
+                            ranks));
+  }
+  share->data = share->mesh.AxisNamed("data");
+  share->pipe = share->mesh.AxisNamed("pipe");
+  WEFT_ASSIGN_OR_RETURN(std::string placed,
+                        PlacedScope(job, share->SizeOf(share->pipe)));
+  if (!placed.empty() && share->pipe < 0) {
+    return Bad(absl::StrCat("placement of '", placed,
+                            "' is on one rank of several, but the mesh (",
+                            share->mesh.ToString(), ") has no axis 'pipe'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                                       uint32_t ranks) {
-  const auto bad = [](const std::string& message) {
-    return MakeError(ErrorCode::kBadJob, message);
-  };
-  if (job.mesh().axis_size() != 0 && MeshSize(job) != ranks) {
-    std::vector<std::string> axes;
-    for (const job::Axis& axis : job.mesh().axis()) {
-      axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));
-    }
-    return bad(absl::StrCat("the mesh (", absl::StrJoin(axes, ", "), ") has ",
-                            MeshSize(job), " ranks, the job runs on ", ranks));
-  }
   RankShare share;
   share.rank = rank;
   share.ranks = ranks;
-  for (const job::Placement& placement : job.placement()) {
-    WEFT_ASSIGN_OR_RETURN(auto device,
-                          SplitDevice(placement.device(), placement.scope(),
-                                      static_cast<int>(ranks)));
-    share.placed = share.placed || device.first >= 0;
-  }
-  if (share.placed) {
-    share.all_micro_batches = share.micro_batches = job.micro_batches();
-    return share;
-  }
+  WEFT_RETURN_IF_ERROR(TakeMesh(job, ranks, &share));
+  const int64_t sharers = share.SizeOf(share.data);
   const int64_t shards = job.logical_shards();
   share.all_micro_batches =
-      shards != 0 ? shards : int64_t{ranks} * job.micro_batches();
-  if (shards != 0 && (shards % ranks != 0 || (ranks & (ranks - 1)) != 0)) {
-    return bad(absl::StrCat("logical_shards is ", shards, ", the job runs on ",
-                            ranks,
+      shards != 0 ? shards : sharers * job.micro_batches();
+  if (shards != 0 &&
+      (shards % sharers != 0 || (sharers & (sharers - 1)) != 0)) {
+    return Bad(absl::StrCat("logical_shards is ", shards, ", the job runs on ",
+                            sharers,
                             " ranks; these must be a power of two, and "
                             "not more than the shards"));
   }
   if (job.batch_size() % share.all_micro_batches != 0) {
-    return bad(absl::StrCat("batch_size is ", job.batch_size(), ", which ",
+    return Bad(absl::StrCat("batch_size is ", job.batch_size(), ", which ",
                             share.all_micro_batches, " micro-batches (",
-                            job.micro_batches(), " on each of ", ranks,
+                            job.micro_batches(), " on each of ", sharers,
                             " ranks) do not divide"));
   }
-  share.micro_batches = share.all_micro_batches / ranks;
+  share.micro_batches = share.all_micro_batches / sharers;
   return share;
+}
+
+absl::StatusOr<Sbp> SbpOf(const job::Sharding& sharding) {
+  if (sharding.signature().empty()) return Sbp::Split(sharding.split());
+  WEFT_ASSIGN_OR_RETURN(Sbp sbp, ParseSbp(sharding.signature()));
+  if (!sbp.is_micro()) return sbp;
+  return MakeError(ErrorCode::kBadValue,
+                   "M is what the axis 'data' makes of micro-batches; it "
+                   "cannot be asked for");
+}
+
+namespace {
+
+absl::Status CheckSharding(const job::Sharding& sharding,
+                           const std::set<std::string>& axes) {
+  const std::string what = absl::StrCat("sharding of '", sharding.value(), "'");
+  if (axes.count(sharding.axis()) == 0 || sharding.axis() == "pipe") {
+    return Bad(absl::StrCat(
+        what, " is on axis '", sharding.axis(), "'; axes of the mesh: ",
+        axes.empty() ? "none, there is no mesh" : absl::StrJoin(axes, ", "),
+        "; on 'pipe' no values are split"));
+  }
+  if (!sharding.signature().empty() && sharding.split() != 0) {
+    return Bad(absl::StrCat(what, " has a split (", sharding.split(),
+                            ") and a signature (", sharding.signature(),
+                            "); one of them says it"));
+  }
+  if (sharding.split() < 0 || sharding.split() >= kMaxRank) {
+    return Bad(absl::StrCat(what, " splits dimension ", sharding.split(),
+                            "; there are 0 to ", kMaxRank - 1));
+  }
+  absl::StatusOr<Sbp> sbp = SbpOf(sharding);
+  if (sbp.ok()) return absl::OkStatus();
+  return Bad(absl::StrCat(what, ": ", sbp.status().message()));
+}
+
+}  // namespace
+
+absl::Status CheckMesh(const job::Job& job) {
+  std::set<std::string> names;
+  for (const job::Axis& axis : job.mesh().axis()) {
+    if (axis.name().empty() || axis.size() == 0) {
+      return Bad(absl::StrCat("mesh axis '", axis.name(), "' has size ",
+                              axis.size(),
+                              "; an axis has a name and at least one rank"));
+    }
+    if (!names.insert(axis.name()).second) {
+      return Bad(absl::StrCat("mesh axis '", axis.name(), "' is there twice"));
+    }
+  }
+  if (MeshSize(job) > kMaxRanks) {
+    return Bad(absl::StrCat("the mesh has ", MeshSize(job), " ranks, at most ",
+                            kMaxRanks, " are possible"));
+  }
+  if (job.zero() > 3) {
+    return Bad(absl::StrCat("zero is ", job.zero(), ", it is 0, 1, 2 or 3"));
+  }
+  for (const job::Sharding& sharding : job.sharding()) {
+    WEFT_RETURN_IF_ERROR(CheckSharding(sharding, names));
+  }
+  return absl::OkStatus();
 }
 
 namespace {
@@ -88,12 +189,11 @@ absl::StatusOr<CollectiveAlgorithm> Checked(const job::Job& job,
   }
   const OrderClass order = OrderClassOf(CollectiveKind::kAllReduce, algorithm);
   if (order == OrderClass::kTree) return algorithm;
-  return MakeError(
-      ErrorCode::kBadJob,
-      absl::StrCat("collectives.algorithm is '", Name(algorithm),
-                   "', which sums in the order ", Name(order),
-                   "; logical_shards (", job.logical_shards(),
-                   ") needs one of the order ", Name(OrderClass::kTree)));
+  return Bad(absl::StrCat("collectives.algorithm is '", Name(algorithm),
+                          "', which sums in the order ", Name(order),
+                          "; logical_shards (", job.logical_shards(),
+                          ") needs one of the order ",
+                          Name(OrderClass::kTree)));
 }
 
 }  // namespace
@@ -106,9 +206,8 @@ absl::StatusOr<CollectiveAlgorithm> AlgorithmOfJob(const job::Job& job) {
     if (Name(algorithm) == wanted) return Checked(job, algorithm);
     names.emplace_back(Name(algorithm));
   }
-  return MakeError(ErrorCode::kBadJob,
-                   absl::StrCat("collectives.algorithm is '", wanted,
-                                "'; there are ", absl::StrJoin(names, ", ")));
+  return Bad(absl::StrCat("collectives.algorithm is '", wanted, "'; there are ",
+                          absl::StrJoin(names, ", ")));
 }
 
 }  // namespace weft

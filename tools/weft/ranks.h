@@ -5,20 +5,27 @@
 //
 // A step is cut into micro-batches, all ranks together: the job's logical
 // shards or, without these, `micro_batches` for each rank. Rank r of R does the
-// r-th R-th of them. The mesh of a job has one axis, "data".
+// r-th R-th of them. Where `placement` gives nodes to ranks ("w1/cpu:0"), the
+// ranks share the graph instead: each does its nodes, for all micro-batches.
 //
-// Where `placement` gives nodes to ranks ("w1/cpu:0"), the ranks share the
-// graph instead: each does its nodes, for all micro-batches.
+// A job with a mesh does both, and more: its ranks are a grid. Those that
+// differ in the axis "data" share the micro-batches, those that differ in the
+// axis "pipe" the nodes ("w1" is the second of them), and those that differ in
+// another axis the values (docs/sharding.md). Without a mesh there is one axis,
+// "data" or "pipe".
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_TOOLS_WEFT_RANKS_H_
 #define WEFT_TOOLS_WEFT_RANKS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/collectives/kinds.h"
+#include "core/mesh/mesh.h"
+#include "core/mesh/sbp.h"
 #include "core/proto/job.pb.h"
 
 namespace weft {
@@ -33,23 +40,42 @@ struct RankShare {
   uint32_t ranks = 1;
   int64_t micro_batches = 1;      // of a step, on this rank
   int64_t all_micro_batches = 1;  // on all
-  bool placed = false;            // nodes are on ranks, not micro-batches
-  int64_t first_micro_batch() const {
-    return placed ? 0 : rank * micro_batches;
+  // Of all ranks, a rank's number its member.
+  Mesh mesh;
+  int data = -1;  // axes of the mesh; -1: there is none
+  int pipe = -1;
+
+  int SizeOf(int axis) const { return axis < 0 ? 1 : mesh.axis(axis).size; }
+  int PlaceOn(int axis) const {
+    return axis < 0 ? 0 : mesh.CoordinateOf(static_cast<int>(rank), axis);
   }
+  bool placed() const { return SizeOf(pipe) > 1; }  // nodes are on ranks
+  // Of its other axes, those of more than one rank.
+  std::vector<int> value_axes() const;
+  int64_t first_micro_batch() const { return PlaceOn(data) * micro_batches; }
+  // Whether ranks do other things than the same on other data.
+  bool differ() const { return placed() || !value_axes().empty(); }
 };
 
 // Ranks that the mesh of a job has: the product of its axes, 1 without any.
 uint64_t MeshSize(const job::Job& job);
 
-// The job as one rank runs it alone: without a mesh, and with its nodes on its
-// own devices.
+// The job as one rank runs it alone: without a mesh and what splits values on
+// it, and with its nodes on its own devices.
 absl::Status TakeOffRanks(job::Job* job);
 
-// Pre-condition: `job` is resolved. kBadJob, naming both numbers, where the
-// mesh is of another size, or ranks, shards and batch do not divide each other.
+// Pre-condition: `job` is resolved. kBadJob, naming both sides, where the mesh
+// is of another size or has no axis "pipe" for nodes that are placed on ranks,
+// and where ranks, shards and batch do not divide each other.
 absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                                       uint32_t ranks);
+
+// Whether mesh, sharding and zero say something that can be: kBadJob.
+absl::Status CheckMesh(const job::Job& job);
+
+// What it says of the values that it names. kBadValue for a signature that is
+// none, and M.
+absl::StatusOr<Sbp> SbpOf(const job::Sharding& sharding);
 
 // kBadJob, with the names that there are; and, with logical shards, for one
 // whose sums depend on the number of ranks (the ring).

@@ -194,7 +194,7 @@ absl::Status TrainingRun::ProveJob() {
   if (meeting == nullptr) return absl::OkStatus();
   // Ranks that do the same on other data are not all proved together. Where
   // each does something of its own, they are, whatever their number.
-  if (options_.link.ranks > kMaxProvedRanks && !prepared_->share.placed) {
+  if (options_.link.ranks > kMaxProvedRanks && !prepared_->share.differ()) {
     return absl::OkStatus();
   }
   for (const auto& [program, plan] : prepared_->programs.plans) {

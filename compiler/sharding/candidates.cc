@@ -1,0 +1,224 @@
+#include "compiler/sharding/candidates.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/ops/signatures.h"
+
+namespace weft {
+namespace {
+
+// An op as a member has it after the first axes.
+struct LocalOp {
+  AttrMap attrs;
+  std::vector<TensorType> inputs;
+  std::vector<TensorType> outputs;
+
+  OpView View(const Node& node) const {
+    return OpView(node.schema(), node.name(), attrs, inputs, outputs);
+  }
+};
+
+bool Cut(const std::vector<Sbp>& sbp, int parts,
+         std::vector<TensorType>* types) {
+  for (size_t i = 0; i < types->size(); ++i) {
+    absl::StatusOr<Shape> part = PartShape((*types)[i].shape, sbp[i], parts);
+    if (!part.ok()) return false;
+    (*types)[i].shape = *std::move(part);
+  }
+  return true;
+}
+
+double SecondsOf(const OpView& op, const ComputeRate& rate) {
+  Cost cost;
+  if (op.schema().cost != nullptr) {
+    cost = op.schema().cost(op);
+  } else {
+    for (const TensorType& t : op.inputs()) cost.bytes += t.num_bytes();
+    for (const TensorType& t : op.outputs()) cost.bytes += t.num_bytes();
+  }
+  return cost.flops / rate.flops_per_s + cost.bytes / rate.bytes_per_s;
+}
+
+NodeSharding Empty(const Node& node) {
+  NodeSharding out;
+  out.inputs.resize(node.inputs().size());
+  out.outputs.resize(node.num_outputs());
+  return out;
+}
+
+void Append(const OpSignature& signature, NodeSharding* out) {
+  for (size_t i = 0; i < out->inputs.size(); ++i) {
+    out->inputs[i].push_back(signature.inputs[i]);
+  }
+  for (size_t i = 0; i < out->outputs.size(); ++i) {
+    out->outputs[i].push_back(signature.outputs[i]);
+  }
+}
+
+// State is what every member keeps: of equals, the smallest.
+constexpr double kSecondsPerStateByte = 1e-15;
+
+bool IsState(const Node& node) { return node.Is(OpId::kVariable); }
+
+}  // namespace
+
+Candidates::Candidates(const Graph& graph, const ShardingSpec& spec,
+                       const std::vector<Rate>& rates,
+                       const std::map<Value, Said>& said)
+    : graph_(graph), spec_(spec), rates_(rates), said_(said) {
+  std::set<int> groups = {1};
+  const auto add = [&](Sbp sbp) {
+    // No groups in a schema's list: any number of them.
+    if (sbp.is_split() && sbp.groups > 0) groups.insert(sbp.groups);
+  };
+  for (const auto& [value, axes] : said) {
+    for (const std::optional<Sbp>& sbp : axes) {
+      if (sbp.has_value()) add(*sbp);
+    }
+  }
+  for (const Node* node : graph.Nodes()) {
+    if (node->schema().signatures == nullptr) continue;
+    for (const OpSignature& s : node->schema().signatures(graph.View(*node))) {
+      for (Sbp sbp : s.inputs) add(sbp);
+      for (Sbp sbp : s.outputs) add(sbp);
+    }
+  }
+  groups_.assign(groups.begin(), groups.end());
+  splits_ = !spec.shares_micro_batches || !said.empty();
+}
+
+bool Candidates::IsMicro(Value v) const {
+  return v.valid() && rates_[v.node] == Rate::kMicro;
+}
+
+absl::StatusOr<std::vector<NodeSharding>> Candidates::Of(
+    const Node& node) const {
+  if (spec_.shares_micro_batches &&
+      (rates_[node.id()] == Rate::kMicro || node.Is(OpId::kAccumulate))) {
+    return OfMicroBatches(node);
+  }
+  if (!IsState(node)) return OfSignatures(node);
+  static const auto* free = new Said();
+  const auto it = said_.find(node.output(0));
+  std::vector<NodeSharding> out =
+      OfVariable(node, it == said_.end() ? *free : it->second);
+  if (!out.empty()) return out;
+  return MakeError(ErrorCode::kBadGraph,
+                   absl::StrCat("variable '", node.name(), "' of ",
+                                node.output_type(0).ToString(),
+                                " cannot lie as the job wants it"));
+}
+
+std::vector<NodeSharding> Candidates::OfMicroBatches(const Node& node) const {
+  NodeSharding out = Empty(node);
+  for (size_t i = 0; i < out.inputs.size(); ++i) {
+    out.inputs[i] = {IsMicro(node.input(i)) ? Sbp::Micro() : Sbp::Broadcast()};
+  }
+  if (!node.Is(OpId::kAccumulate)) {
+    for (NdSbp& sbp : out.outputs) sbp = {Sbp::Micro()};
+    return {out};
+  }
+  out.outputs = {{Sbp::Partial()}};
+  if (!spec_.split_gradients || !splits_) return {out};
+  std::vector<NodeSharding> all = {out};
+  const Shape& shape = node.output_type(0).shape;
+  for (int d = 0; d < shape.rank(); ++d) {
+    for (int groups : groups_) {
+      const Sbp split = Sbp::Split(d, groups);
+      if (!PartShape(shape, split, spec_.mesh().size()).ok()) continue;
+      all.push_back({{{split}}, {{split}}, 0});
+    }
+  }
+  return all;
+}
+
+std::vector<NodeSharding> Candidates::OfVariable(const Node& node,
+                                                 const Said& said) const {
+  const TensorType& type = node.output_type(0);
+  std::vector<std::pair<NdSbp, Shape>> states = {{{}, type.shape}};
+  for (int axis = 0; axis < spec_.mesh().num_axes(); ++axis) {
+    const int parts = spec_.mesh().axis(axis).size;
+    std::vector<Sbp> ways = {Sbp::Broadcast()};
+    if (!said.empty() && said[axis].has_value()) {
+      ways = {*said[axis]};
+    } else if (!spec_.shares_micro_batches) {
+      for (int d = 0; d < type.shape.rank(); ++d) {
+        for (int groups : groups_) ways.push_back(Sbp::Split(d, groups));
+      }
+    }
+    std::vector<std::pair<NdSbp, Shape>> more;
+    for (const auto& [sbp, shape] : states) {
+      for (Sbp way : ways) {
+        absl::StatusOr<Shape> part = PartShape(shape, way, parts);
+        if (!part.ok()) continue;
+        more.emplace_back(sbp, *part);
+        more.back().first.push_back(way);
+      }
+    }
+    states = std::move(more);
+  }
+  if (states.size() > kMaxCandidates) states.resize(kMaxCandidates);
+  std::vector<NodeSharding> out;
+  for (auto& [sbp, shape] : states) {
+    const TensorType local{type.dtype, shape};
+    out.push_back({{}, {sbp}, kSecondsPerStateByte * local.num_bytes()});
+  }
+  return out;
+}
+
+NodeSharding Candidates::AllBroadcast(const Node& node) const {
+  NodeSharding out = Empty(node);
+  const NdSbp all(spec_.mesh().num_axes());
+  std::fill(out.inputs.begin(), out.inputs.end(), all);
+  std::fill(out.outputs.begin(), out.outputs.end(), all);
+  return out;
+}
+
+std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
+  if (!splits_) return {AllBroadcast(node)};
+  std::vector<std::pair<NodeSharding, LocalOp>> ways;
+  ways.emplace_back(Empty(node), LocalOp{node.attrs(),
+                                         {graph_.View(node).inputs().begin(),
+                                          graph_.View(node).inputs().end()},
+                                         {node.output_types().begin(),
+                                          node.output_types().end()}});
+  for (int axis = 0; axis < spec_.mesh().num_axes(); ++axis) {
+    const int parts = spec_.mesh().axis(axis).size;
+    std::vector<std::pair<NodeSharding, LocalOp>> more;
+    for (const auto& [so_far, op] : ways) {
+      const OpView view = op.View(node);
+      for (const OpSignature& s : SignaturesOf(view, parts, groups_)) {
+        absl::StatusOr<AttrMap> attrs = LocalAttrs(view, s, parts, 0);
+        if (!attrs.ok()) continue;
+        LocalOp local{*std::move(attrs), op.inputs, op.outputs};
+        if (!Cut(s.inputs, parts, &local.inputs) ||
+            !Cut(s.outputs, parts, &local.outputs)) {
+          continue;
+        }
+        more.emplace_back(so_far, std::move(local));
+        Append(s, &more.back().first);
+      }
+    }
+    ways = std::move(more);
+  }
+  std::vector<NodeSharding> out;
+  for (auto& [sharding, op] : ways) {
+    sharding.seconds = SecondsOf(op.View(node), spec_.rate);
+    out.push_back(std::move(sharding));
+  }
+  // B of all stays the first: it is what always goes.
+  if (out.size() > kMaxCandidates) {
+    std::stable_sort(out.begin() + 1, out.end(),
+                     [](const NodeSharding& a, const NodeSharding& b) {
+                       return a.seconds < b.seconds;
+                     });
+    out.resize(kMaxCandidates);
+  }
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,358 @@
+#include "compiler/sharding/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/boxing/boxing.h"
+#include "compiler/placement/device_names.h"
+#include "compiler/sharding/bundles.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/graph/rates.h"
+#include "core/ops/signatures.h"
+
+namespace weft {
+namespace {
+
+// Text of a layout in the name of a node.
+std::string NameOf(const NdSbp& sbp) {
+  std::string out;
+  for (char c : ToString(sbp)) {
+    if (c == '(' || c == ',') out += '_';
+    if (c != '(' && c != ')' && c != ',' && c != ' ') out += c;
+  }
+  return out;
+}
+
+class Lowerer {
+ public:
+  Lowerer(const Graph& whole, const ShardingSpec& spec,
+          const Sharding& sharding, const LoweringOptions& options)
+      : whole_(whole),
+        spec_(spec),
+        sharding_(sharding),
+        options_(options),
+        at_(spec.mesh().CoordinatesOf(options.member)),
+        out_(whole.name()) {
+    const OrderClass order =
+        options.fixed_order ? OrderClass::kTree : OrderClass::kNone;
+    for (const Mesh& mesh : spec.meshes) {
+      costs_.push_back(std::make_unique<BoxingCosts>(mesh, spec.topology,
+                                                     spec.hosts, order));
+    }
+  }
+
+  absl::StatusOr<Graph> Run() {
+    WEFT_ASSIGN_OR_RETURN(rates_, InferRates(whole_));
+    WEFT_RETURN_IF_ERROR(TakeShare());
+    WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
+                          whole_.TopologicalOrder());
+    FindAfterSums(order);
+    // All sums come before who reads one: a bundle of them is sent when the
+    // first is read.
+    WEFT_ASSIGN_OR_RETURN(order, whole_.TopologicalOrder(after_sums_));
+    lowered_.assign(whole_.id_bound(), -1);
+    for (const Node* node : order) WEFT_RETURN_IF_ERROR(Lower(*node));
+    return std::move(out_);
+  }
+
+ private:
+  bool shares() const { return spec_.shares_micro_batches; }
+
+  // What a sum over micro-batches comes before.
+  void FindAfterSums(absl::Span<const Node* const> order) {
+    after_sums_.assign(whole_.id_bound(), 0);
+    const auto note = [&](int32_t from, int32_t to) {
+      if (after_sums_[from] != 0 || whole_.node(from)->Is(OpId::kAccumulate)) {
+        after_sums_[to] = 1;
+      }
+    };
+    for (const Node* node : order) {
+      for (Value v : node->inputs()) {
+        if (v.valid()) note(v.node, node->id());
+      }
+      for (int32_t from : node->control_inputs()) note(from, node->id());
+    }
+  }
+
+  // Micro-batches of a member.
+  absl::Status TakeShare() {
+    if (!shares()) return absl::OkStatus();
+    const int members = spec_.mesh().size();
+    if (spec_.micro_batches % members != 0) {
+      return MakeError(ErrorCode::kBadValue,
+                       absl::StrCat("a step has ", spec_.micro_batches,
+                                    " micro-batches, which ", members,
+                                    " ranks cannot share equally"));
+    }
+    here_ = spec_.micro_batches / members;
+    bundles_ = MakeBundles(whole_, WantedWhole(), options_.bundle_bytes);
+    return absl::OkStatus();
+  }
+
+  // Sums over the members that somebody reads whole.
+  std::vector<int32_t> WantedWhole() const {
+    std::vector<int32_t> out;
+    for (const Node* node : whole_.Nodes()) {
+      if (!node->Is(OpId::kAccumulate)) continue;
+      if (!sharding_.of(node->output(0))[0].is_partial()) continue;
+      for (auto [reader, position] : whole_.Uses(node->output(0))) {
+        if (!sharding_.nodes[reader].inputs[position][0].is_broadcast()) {
+          continue;
+        }
+        out.push_back(node->id());
+        break;
+      }
+    }
+    return out;
+  }
+
+  // ---- one node ----
+
+  absl::Status Lower(const Node& node) {
+    const NodeSharding& sharding = sharding_.nodes[node.id()];
+    std::vector<Value> inputs;
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value v = node.input(static_cast<int>(i));
+      if (!v.valid()) {
+        inputs.push_back({});
+        continue;
+      }
+      WEFT_ASSIGN_OR_RETURN(Value local, Read(v, sharding.inputs[i], node));
+      inputs.push_back(local);
+    }
+    if (shares() && node.Is(OpId::kAccumulate) && here_ == 1) {
+      lowered_[node.id()] = inputs[0].node;
+      return Made(node, {inputs[0]});
+    }
+    WEFT_ASSIGN_OR_RETURN(AttrMap attrs, Attrs(node, sharding));
+    WEFT_ASSIGN_OR_RETURN(
+        Node * local, out_.Add(node.op(), node.name(), inputs, std::move(attrs),
+                               node.num_outputs()));
+    local->device = node.device;
+    local->stage = node.stage;
+    local->provenance = node.provenance;
+    if (!sharding_.why[node.id()].empty()) {
+      local->provenance.push_back(
+          absl::StrCat("sharding: ", sharding_.why[node.id()]));
+    }
+    lowered_[node.id()] = local->id();
+    for (int32_t from : node.control_inputs()) {
+      if (lowered_[from] != local->id()) {
+        out_.AddControlInput(local->id(), lowered_[from]);
+      }
+    }
+    std::vector<Value> results;
+    for (int o = 0; o < node.num_outputs(); ++o) {
+      results.push_back(local->output(o));
+    }
+    return Made(node, results);
+  }
+
+  // What there is of it, and what its readers find.
+  absl::Status Made(const Node& node, const std::vector<Value>& results) {
+    for (size_t o = 0; o < results.size(); ++o) {
+      const Value v = node.output(static_cast<int>(o));
+      local_[{v, sharding_.nodes[node.id()].outputs[o]}] = results[o];
+      if (sharding_.given.count(v) == 0) continue;
+      WEFT_RETURN_IF_ERROR(
+          Box(v, sharding_.nodes[node.id()].outputs[o], sharding_.of(v), "")
+              .status());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<AttrMap> Attrs(const Node& node,
+                                const NodeSharding& sharding) const {
+    if (shares() && node.Is(OpId::kAccumulate)) {
+      AttrMap attrs = node.attrs();
+      attrs.Set("count", here_);
+      return attrs;
+    }
+    if (shares() && rates_[node.id()] == Rate::kMicro) {
+      AttrMap attrs = node.attrs();
+      if (node.Is(OpId::kCounter)) attrs.Set("first", at_[0] * here_);
+      return attrs;
+    }
+    AttrMap attrs = node.attrs();
+    std::vector<TensorType> in = {whole_.View(node).inputs().begin(),
+                                  whole_.View(node).inputs().end()};
+    std::vector<TensorType> out = {node.output_types().begin(),
+                                   node.output_types().end()};
+    for (int axis = 0; axis < spec_.mesh().num_axes(); ++axis) {
+      const int parts = spec_.mesh().axis(axis).size;
+      const OpSignature signature = OfAxis(sharding, axis);
+      WEFT_ASSIGN_OR_RETURN(
+          AttrMap local,
+          LocalAttrs(OpView(node.schema(), node.name(), attrs, in, out),
+                     signature, parts, at_[axis]));
+      attrs = std::move(local);
+      WEFT_RETURN_IF_ERROR(Cut(signature.inputs, parts, &in));
+      WEFT_RETURN_IF_ERROR(Cut(signature.outputs, parts, &out));
+    }
+    return attrs;
+  }
+
+  static OpSignature OfAxis(const NodeSharding& sharding, int axis) {
+    OpSignature out;
+    for (const NdSbp& sbp : sharding.inputs) out.inputs.push_back(sbp[axis]);
+    for (const NdSbp& sbp : sharding.outputs) out.outputs.push_back(sbp[axis]);
+    return out;
+  }
+
+  static absl::Status Cut(const std::vector<Sbp>& sbp, int parts,
+                          std::vector<TensorType>* types) {
+    for (size_t i = 0; i < types->size(); ++i) {
+      WEFT_ASSIGN_OR_RETURN((*types)[i].shape,
+                            PartShape((*types)[i].shape, sbp[i], parts));
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- one operand ----
+
+  absl::StatusOr<Value> Read(Value v, const NdSbp& way, const Node& reader) {
+    const NdSbp& found = sharding_.of(v);
+    const bool each_use = options_.gather_each_use && found != way &&
+                          rates_[reader.id()] == Rate::kMicro &&
+                          whole_.node(v)->Is(OpId::kVariable);
+    if (each_use) return Box(v, found, way, reader.name());
+    const auto known = local_.find({v, way});
+    if (known != local_.end()) return known->second;
+    const auto bundle = bundles_.find(v.node);
+    if (shares() && bundle != bundles_.end() && way[0].is_broadcast()) {
+      WEFT_RETURN_IF_ERROR(SumBundle(*bundle->second));
+      return local_.at({v, way});
+    }
+    return Box(v, found, way, "");
+  }
+
+  // `reader`: whose own copy it is; empty: for all.
+  absl::StatusOr<Value> Box(Value v, const NdSbp& from, const NdSbp& to,
+                            const std::string& reader) {
+    const auto local = local_.find({v, from});
+    if (local == local_.end()) {
+      return MakeError(ErrorCode::kInternal,
+                       absl::StrCat("'", whole_.ValueName(v),
+                                    "' is read before it is made"));
+    }
+    if (from == to) return local->second;
+    const bool sums = shares() && from[0].is_micro();
+    const bool micro = rates_[v.node] == Rate::kMicro || !reader.empty();
+    std::string name = absl::StrCat(whole_.ValueName(v), "/", NameOf(to));
+    if (!reader.empty()) absl::StrAppend(&name, "/", reader);
+    WEFT_ASSIGN_OR_RETURN(
+        Value boxed,
+        AddBoxed(v, local->second, sums ? NdSbp{Sbp::Partial()} : from, to,
+                 name, micro, whole_.type(v)));
+    if (reader.empty()) local_[{v, to}] = boxed;
+    return boxed;
+  }
+
+  absl::StatusOr<Value> AddBoxed(Value like, Value local, const NdSbp& from,
+                                 const NdSbp& to, const std::string& name,
+                                 bool micro, const TensorType& type) {
+    const Node& node = *whole_.node(like);
+    WEFT_ASSIGN_OR_RETURN(int stage, StageOf(node));
+    Boxing b;
+    b.costs = costs_[stage].get();
+    b.rank = spec_.meshes[stage].rank(options_.member);
+    b.from = from;
+    b.to = to;
+    b.name = name;
+    b.value = whole_.ValueName(like);
+    b.rate = micro ? "micro" : "step";
+    b.algorithm = options_.algorithm;
+    b.chunk_elements = options_.chunk_elements;
+    b.device = node.device;
+    b.stage = node.stage;
+    const int32_t first = out_.id_bound();
+    WEFT_ASSIGN_OR_RETURN(Value boxed, AddBoxing(&out_, b, local, type));
+    // What is sent here is read by micro-batches there.
+    const bool before = !micro && spec_.micro_batches > 1 &&
+                        after_sums_[node.id()] == 0 &&
+                        !node.Is(OpId::kAccumulate);
+    for (int32_t id = first; before && id < out_.id_bound(); ++id) {
+      if (!out_.Contains(id) || !out_.node(id)->Is(OpId::kSend)) continue;
+      WEFT_RETURN_IF_ERROR(out_.SetAttr(id, "before", 1));
+    }
+    return boxed;
+  }
+
+  absl::StatusOr<int> StageOf(const Node& node) const {
+    if (spec_.meshes.size() == 1) return 0;
+    WEFT_ASSIGN_OR_RETURN(auto device,
+                          SplitDevice(node.device, node.name(),
+                                      static_cast<int>(spec_.meshes.size())));
+    return std::max(0, device.first);
+  }
+
+  // ---- sums over the members ----
+
+  absl::Status SumBundle(const Bundle& bundle) {
+    std::vector<Value> parts;
+    for (int32_t id : bundle.sums) {
+      parts.push_back(local_.at({whole_.node(id)->output(0), partial_}));
+    }
+    const Node& first = *whole_.node(bundle.sums[0]);
+    WEFT_RETURN_IF_ERROR(CheckChunks(bundle));
+    const auto sum = [&](const std::string& name, Value part) {
+      return AddBoxed(first.output(0), part, partial_, {Sbp::Broadcast()}, name,
+                      /*micro=*/false, out_.type(part));
+    };
+    WEFT_ASSIGN_OR_RETURN(std::vector<Value> totals,
+                          SumTogether(whole_, bundle, parts, &out_, sum));
+    for (size_t i = 0; i < totals.size(); ++i) {
+      local_[{whole_.node(bundle.sums[i])->output(0), {Sbp::Broadcast()}}] =
+          totals[i];
+    }
+    return absl::OkStatus();
+  }
+
+  // Each chunk is some tasks and channels of the plan.
+  absl::Status CheckChunks(const Bundle& bundle) const {
+    constexpr int64_t kMaxChunks = 256;
+    if (options_.chunk_elements == 0) return absl::OkStatus();
+    const int64_t chunks = bundle.elements / options_.chunk_elements;
+    if (chunks <= kMaxChunks) return absl::OkStatus();
+    return MakeError(
+        ErrorCode::kBadValue,
+        absl::StrCat("chunk_elements is ", options_.chunk_elements,
+                     ": the sum of '", whole_.node(bundle.sums[0])->name(),
+                     "' over ranks, ", bundle.elements,
+                     " elements, would travel in ", chunks, " chunks; at most ",
+                     kMaxChunks, " are possible"));
+  }
+
+  const Graph& whole_;
+  const ShardingSpec& spec_;
+  const Sharding& sharding_;
+  const LoweringOptions& options_;
+  const std::vector<int> at_;  // the member's coordinates
+  const NdSbp partial_ = {Sbp::Partial()};
+  Graph out_;
+  std::vector<std::unique_ptr<BoxingCosts>> costs_;  // by stage
+  std::vector<Rate> rates_;
+  std::vector<int32_t> after_sums_;  // by node id: 1 for what comes after one
+  int64_t here_ = 1;                 // micro-batches of this member
+  std::map<int32_t, std::shared_ptr<const Bundle>> bundles_;  // by sum
+  std::vector<int32_t> lowered_;  // by node of the whole
+  std::map<std::pair<Value, NdSbp>, Value> local_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> LowerSharding(const Graph& whole,
+                                    const ShardingSpec& spec,
+                                    const Sharding& sharding,
+                                    const LoweringOptions& options) {
+  return Lowerer(whole, spec, sharding, options).Run();
+}
+
+}  // namespace weft
