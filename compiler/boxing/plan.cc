@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -131,6 +132,38 @@ Targets TargetsOf(const NdSbp& from, const NdSbp& to, const Mesh& mesh,
   return targets;
 }
 
+// Calls f(step, layout after it) for all steps that change one axis of `at`;
+// neither priced nor with its layouts.
+template <typename F>
+void ForSteps(const Mesh& mesh, const Shape& whole, const NdSbp& at,
+              const Targets& targets, F f) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (!targets[axis]) continue;
+    const std::optional<AxisView> view = AxisViewOf(whole, at, mesh, axis);
+    if (!view) continue;
+    BoxingStep step;
+    step.axis = axis;
+    step.from = view->own;
+    step.together = *LocalShape(whole, view->rest, mesh);
+    const auto take = [&](const NdSbp& layout) {
+      step.to = AxisViewOf(whole, layout, mesh, axis)->own;
+      const std::optional<BoxingMove> move =
+          MoveOf(step.from, step.to, mesh.axis(axis).size);
+      if (!move) return;
+      step.move = *move;
+      step.bytes = 0;
+      f(step, layout);
+    };
+    if (!view->own.is_broadcast()) take(view->rest);
+    for (Sbp target : *targets[axis]) {
+      for (const NdSbp& layout :
+           LayoutsWith(whole, view->rest, mesh, axis, target)) {
+        take(layout);
+      }
+    }
+  }
+}
+
 int64_t Packed(Sbp sbp) {
   return (int64_t{sbp.groups} << 24) | (int64_t{sbp.dim} << 16) |
          (static_cast<int64_t>(sbp.kind) << 8) | static_cast<int64_t>(sbp.op);
@@ -254,40 +287,6 @@ void BoxingCosts::Price(DType dtype, BoxingStep* step) {
   }
 }
 
-std::vector<BoxingStep> BoxingCosts::StepsFrom(const NdSbp& at,
-                                               const Targets& targets,
-                                               const Shape& whole) const {
-  std::vector<BoxingStep> steps;
-  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-    if (!targets[axis]) continue;
-    const std::optional<AxisView> view = AxisViewOf(whole, at, mesh_, axis);
-    if (!view) continue;
-    std::vector<NdSbp> layouts;
-    if (!view->own.is_broadcast()) layouts.push_back(view->rest);
-    for (Sbp target : *targets[axis]) {
-      for (NdSbp& layout :
-           LayoutsWith(whole, view->rest, mesh_, axis, target)) {
-        layouts.push_back(std::move(layout));
-      }
-    }
-    for (NdSbp& layout : layouts) {
-      BoxingStep step;
-      step.axis = axis;
-      step.from = view->own;
-      step.to = AxisViewOf(whole, layout, mesh_, axis)->own;
-      const std::optional<BoxingMove> move =
-          MoveOf(step.from, step.to, mesh_.axis(axis).size);
-      if (!move) continue;
-      step.move = *move;
-      step.before = at;
-      step.after = std::move(layout);
-      step.together = *LocalShape(whole, view->rest, mesh_);
-      steps.push_back(std::move(step));
-    }
-  }
-  return steps;
-}
-
 std::optional<BoxingStep> BoxingCosts::OneStep(const NdSbp& from,
                                                const NdSbp& to,
                                                const Shape& whole) const {
@@ -298,54 +297,73 @@ std::optional<BoxingStep> BoxingCosts::OneStep(const NdSbp& from,
     ++changed;
     targets[axis] = {to[axis]};
   }
-  if (changed != 1) return std::nullopt;
-  for (BoxingStep& step : StepsFrom(from, targets, whole)) {
-    if (step.after == to) return std::move(step);
-  }
-  return std::nullopt;
+  std::optional<BoxingStep> found;
+  if (changed != 1) return found;
+  ForSteps(mesh_, whole, from, targets,
+           [&](const BoxingStep& step, const NdSbp& layout) {
+             if (layout != to || found) return;
+             found = step;
+             found->before = from;
+             found->after = to;
+           });
+  return found;
 }
 
 // Dijkstra's algorithm over layouts. There is a way between any two: undo all
-// axes, the last first, and do them, the first first.
+// axes, the last first, and do them, the first first. Layouts are few, so they
+// are looked for one by one.
 std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
                                             const TensorType& whole) {
-  if (from == to) return {};
-  if (std::optional<BoxingStep> step = OneStep(from, to, whole.shape)) {
-    Price(whole.dtype, &*step);
-    return {*std::move(step)};
-  }
-  const Targets targets = TargetsOf(from, to, mesh_, whole.shape);
-  using Key = std::pair<double, int>;  // seconds, steps
-  struct Found {
-    Key key;
+  struct State {
+    NdSbp at;
+    double seconds = 0;
+    int steps = 0;
+    size_t previous = 0;
     BoxingStep last;
     bool is_done = false;
+
+    bool IsBefore(const State& other) const {
+      return std::tie(seconds, steps, at) <
+             std::tie(other.seconds, other.steps, other.at);
+    }
   };
-  std::map<NdSbp, Found> found;
-  std::set<std::pair<Key, NdSbp>> open;
-  found[from];
-  open.insert({{0, 0}, from});
-  while (!open.empty()) {
-    const auto [key, at] = *open.begin();
-    open.erase(open.begin());
-    if (at == to) break;
-    found[at].is_done = true;
-    for (BoxingStep& step : StepsFrom(at, targets, whole.shape)) {
-      Price(whole.dtype, &step);
-      const Key next = {key.first + step.seconds, key.second + 1};
-      auto [it, is_new] = found.try_emplace(step.after);
-      if (!is_new) {
-        if (it->second.is_done || it->second.key <= next) continue;
-        open.erase({it->second.key, step.after});
-      }
-      open.insert({next, step.after});
-      it->second.key = next;
-      it->second.last = std::move(step);
+  const Targets targets = TargetsOf(from, to, mesh_, whole.shape);
+  std::vector<State> states(1);
+  states[0].at = from;
+  size_t now = 0;
+  while (states[now].at != to) {
+    states[now].is_done = true;
+    const State done = states[now];
+    ForSteps(mesh_, whole.shape, done.at, targets,
+             [&](BoxingStep& step, const NdSbp& layout) {
+               size_t next = 0;
+               while (next < states.size() && states[next].at != layout) ++next;
+               if (next < states.size() && states[next].is_done) return;
+               Price(whole.dtype, &step);
+               const double seconds = done.seconds + step.seconds;
+               if (next == states.size()) {
+                 states.emplace_back().at = layout;
+               } else if (std::tie(states[next].seconds, states[next].steps) <=
+                          std::make_tuple(seconds, done.steps + 1)) {
+                 return;
+               }
+               State& state = states[next];
+               state.seconds = seconds;
+               state.steps = done.steps + 1;
+               state.previous = now;
+               state.last = step;
+             });
+    now = states.size();
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (states[i].is_done) continue;
+      if (now == states.size() || states[i].IsBefore(states[now])) now = i;
     }
   }
   std::vector<BoxingStep> steps;
-  for (NdSbp at = to; at != from; at = steps.back().before) {
-    steps.push_back(found.at(at).last);
+  for (; now != 0; now = states[now].previous) {
+    steps.push_back(states[now].last);
+    steps.back().before = states[states[now].previous].at;
+    steps.back().after = states[now].at;
   }
   std::reverse(steps.begin(), steps.end());
   return steps;
@@ -364,7 +382,13 @@ absl::StatusOr<const BoxingCosts::Answer*> BoxingCosts::Find(
   if (it != answers_.end()) return &it->second;
   WEFT_RETURN_IF_ERROR(CheckFit(from, to, mesh_, whole));
   Answer answer;
-  answer.steps = Search(Plain(from, mesh_), Plain(to, mesh_), whole);
+  const NdSbp start = Plain(from, mesh_), end = Plain(to, mesh_);
+  if (std::optional<BoxingStep> step = OneStep(start, end, whole.shape)) {
+    Price(whole.dtype, &*step);
+    answer.steps = {*std::move(step)};
+  } else {
+    answer.steps = Search(start, end, whole);
+  }
   for (const BoxingStep& step : answer.steps) answer.seconds += step.seconds;
   return &answers_.emplace(std::move(question), std::move(answer))
               .first->second;

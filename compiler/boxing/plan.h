@@ -118,12 +118,7 @@ class BoxingCosts {
 
   absl::StatusOr<const Answer*> Find(const NdSbp& from, const NdSbp& to,
                                      const TensorType& whole);
-  // Steps that change one axis of `at`, not priced: `targets` says what each
-  // axis may become beside B; nothing: it stays.
-  std::vector<BoxingStep> StepsFrom(
-      const NdSbp& at,
-      const std::vector<std::optional<std::vector<Sbp>>>& targets,
-      const Shape& whole) const;
+  // Where one axis changes, by one move; not priced.
   std::optional<BoxingStep> OneStep(const NdSbp& from, const NdSbp& to,
                                     const Shape& whole) const;
   std::vector<BoxingStep> Search(const NdSbp& from, const NdSbp& to,
