@@ -51,9 +51,12 @@ Value RandomProgram::Add(absl::string_view op, const std::vector<Value>& inputs,
   return node.ok() ? (*node)->output(0) : inputs[0];
 }
 
-Literal RandomProgram::Numbers(const TensorType& type) {
+Literal RandomProgram::Numbers(const TensorType& type, int below) {
   std::vector<double> v(type.shape.num_elements());
-  for (double& x : v) x = (Below(1 << 20) - (1 << 19)) / double{1 << 19};
+  for (double& x : v) {
+    x = below > 0 ? Below(below)
+                  : (Below(1 << 20) - (1 << 19)) / double{1 << 19};
+  }
   return Literal::FromDoubles(type, v);
 }
 
@@ -67,12 +70,19 @@ Value RandomProgram::Parameter(const Shape& shape) {
 }
 
 Value RandomProgram::Data(const Shape& shape) {
-  const TensorType type = {DType::kF64, shape};
+  return Source({DType::kF64, shape}, 0);
+}
+
+Value RandomProgram::Numbered(const Shape& shape, int below) {
+  return Source({DType::kI32, shape}, below);
+}
+
+Value RandomProgram::Source(const TensorType& type, int below) {
   const std::string name = absl::StrCat("data", micro_feeds_[0].size());
   auto node =
       graph_.Add("weft.DataSource", name, {}, DataSourceAttrs(name, {type}), 1);
   EXPECT_TRUE(node.ok()) << node.status();
-  for (Feeds& feeds : micro_feeds_) feeds[name] = {Numbers(type)};
+  for (Feeds& feeds : micro_feeds_) feeds[name] = {Numbers(type, below)};
   return (*node)->output(0);
 }
 
@@ -101,7 +111,7 @@ void RandomProgram::AddSources() {
 
 void RandomProgram::AddSomething() {
   const Value x = Pick();
-  switch (Below(12)) {
+  switch (Below(16)) {
     case 0:
       return AddUnary(x);
     case 1:
@@ -122,6 +132,12 @@ void RandomProgram::AddSomething() {
       return AddPieces(x);
     case 10:
       return AddChoice(x);
+    case 11:
+      return AddRows(x);
+    case 12:
+      return AddDropout(x);
+    case 13:
+      return AddImageOp();
     default:
       return AddAttention(x);
   }
@@ -301,6 +317,56 @@ void RandomProgram::AddAttention(Value x) {
            {{"heads", heads}, {"causal", Below(2)}}, 2));
 }
 
+// Rows of a table, by number.
+void RandomProgram::AddRows(Value x) {
+  if (ShapeOf(x).rank() < 2) return AddUnary(x);
+  const int axis = Below(ShapeOf(x).rank());
+  const Shape shape = Below(2) == 0 ? Shape({12}) : Shape({4, 6});
+  const Value rows = Numbered(shape, static_cast<int>(ShapeOf(x).dim(axis)));
+  if (ShapeOf(x).num_elements() / ShapeOf(x).dim(axis) * 24 > kMaxElements) {
+    return AddUnary(x);
+  }
+  Keep(Add("Gather", {x, rows}, {{"axis", axis}}));
+}
+
+void RandomProgram::AddDropout(Value x) {
+  const Value counter = Add("weft.Counter", {}, {{"rate", "micro"}});
+  Keep(Add("weft.DropoutTraining", {x, counter},
+           {{"ratio", 0.25}, {"seed", 7}, {"stream", Below(1000)}}, 2));
+}
+
+void RandomProgram::AddImageOp() {
+  Value x = PickOfRank(4);
+  if (!x.valid()) {
+    x = Data(Shape({4, 6, 6, 4}));
+    Keep(x);
+  }
+  const int64_t channels = ShapeOf(x).dim(1);
+  switch (Below(4)) {
+    case 0: {
+      const int64_t out = Below(2) == 0 ? 4 : 6;
+      const Value w = Parameter(Shape({out, channels, 3, 3}));
+      const Value y =
+          Add("Conv", {x, w},
+              {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1 + Below(2)}}});
+      Keep(Add("Tanh", {y}));
+      return;
+    }
+    case 1:
+      Keep(Add("weft.BatchNormTraining",
+               {x, Parameter(Shape({channels})), Parameter(Shape({channels}))},
+               {{"epsilon", 0.1}}, 3));
+      return;
+    case 2:
+      Keep(Add(Below(2) == 0 ? "MaxPool" : "AveragePool", {x},
+               {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{0, 0, 1, 1}}}));
+      return;
+    default:
+      Keep(Add("GlobalAveragePool", {x}));
+      return;
+  }
+}
+
 Value RandomProgram::PickOfRank(int rank) {
   std::vector<Value> all;
   for (Value v : values_) {
@@ -309,9 +375,21 @@ Value RandomProgram::PickOfRank(int rank) {
   return all.empty() ? Value() : all[Below(static_cast<int>(all.size()))];
 }
 
+// Of what is last, with classes where that has rows.
+Value RandomProgram::Loss() {
+  const Value x = values_.back();
+  if (ShapeOf(x).rank() == 2 && Below(3) > 0) {
+    const int64_t rows = ShapeOf(x).dim(0);
+    const Value labels =
+        Numbered(Shape({rows}), static_cast<int>(ShapeOf(x).dim(1)));
+    const Value weights = Data(Shape({rows}));
+    return Add("weft.SoftmaxCrossEntropyLoss", {x, labels, weights}, {}, 2);
+  }
+  return Add("ReduceMean", {Add("Tanh", {x})}, {{"keepdims", 0}});
+}
+
 void RandomProgram::Train() {
-  const Value last = Add("Tanh", {values_.back()});
-  const Value loss = Add("ReduceMean", {last}, {{"keepdims", 0}});
+  const Value loss = Loss();
   auto gradients = AddGradients(&graph_, loss, parameters_);
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   auto rates = InferRates(graph_);

@@ -5,10 +5,10 @@
 //   Interpret(program.graph(), program.feeds(), program.micro_feeds());
 //
 // It is built of matrix products, elementwise ops with broadcasting,
-// reductions, softmax, layer norms, movement and attention. Every second one is
-// trained: gradients, sums over two micro-batches, updates. Numbers are f64 and
-// of the size of 1, so that whoever computes the same in another order is
-// within 1e-9 of it.
+// reductions, softmax, norms, movement, attention, ops on images and dropout.
+// Every second one is trained: gradients, sums over two micro-batches, updates.
+// Numbers are f64 and of the size of 1, so that whoever computes the same in
+// another order is within 1e-9 of it.
 //
 // Threading: thread-compatible. Test only.
 #ifndef WEFT_COMPILER_TESTING_RANDOM_PROGRAM_H_
@@ -39,9 +39,12 @@ class RandomProgram {
   Value Add(absl::string_view op, const std::vector<Value>& inputs,
             AttrMap attrs = {}, int num_outputs = -1);
   const Shape& ShapeOf(Value v) const { return graph_.type(v).shape; }
-  Literal Numbers(const TensorType& type);
+  // In [-1, 1), or integers in [0, below).
+  Literal Numbers(const TensorType& type, int below = 0);
   Value Parameter(const Shape& shape);
   Value Data(const Shape& shape);
+  Value Numbered(const Shape& shape, int below);
+  Value Source(const TensorType& type, int below);
   Value Pick();
   // A value of the given rank; invalid where there is none.
   Value PickOfRank(int rank);
@@ -59,6 +62,10 @@ class RandomProgram {
   void AddPieces(Value x);
   void AddChoice(Value x);
   void AddAttention(Value x);
+  void AddRows(Value x);
+  void AddDropout(Value x);
+  void AddImageOp();
+  Value Loss();
   void Train();
   void Finish();
 
