@@ -61,10 +61,7 @@ Collective CollectiveFor(const Boxing& b, const BoxingStep& step, int index) {
   c.device = b.device;
   c.stage = b.stage;
   const std::optional<CollectiveKind> kind = CollectiveOf(step.move);
-  if (kind && b.algorithm != CollectiveAlgorithm::kAuto &&
-      WhyNot(*kind, b.algorithm, c.group()).empty()) {
-    c.algorithm = b.algorithm;
-  }
+  if (kind && Exists(*kind, b.algorithm)) c.algorithm = b.algorithm;
   return c;
 }
 

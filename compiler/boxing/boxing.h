@@ -43,8 +43,8 @@ struct Boxing {
   std::string name;
   std::string value;          // what the user calls it; empty: `name`
   std::string rate = "step";  // of the value: "step" or "micro"
-  // kAuto: the cheapest for each collective. Where it cannot do a collective,
-  // or not in this group, kAuto as well.
+  // kAuto: the cheapest for each collective; and for a kind that the algorithm
+  // does not exist for.
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kAuto;
   int64_t chunk_elements = 0;  // as of a collective
   std::vector<int32_t> after;  // as of a collective

@@ -11,29 +11,6 @@ using Algorithm = CollectiveAlgorithm;
 
 bool IsPowerOfTwo(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
-// Whether there is such an algorithm for the kind at all.
-bool Exists(Kind kind, Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kAuto:
-    case Algorithm::kDirect:
-      return true;
-    case Algorithm::kThreeStage:
-    case Algorithm::kHierarchical:
-      return kind == Kind::kAllReduce || kind == Kind::kReduce ||
-             kind == Kind::kBroadcast;
-    case Algorithm::kRing:
-      return kind == Kind::kAllReduce || kind == Kind::kReduceScatter ||
-             kind == Kind::kAllGather || kind == Kind::kBroadcast ||
-             kind == Kind::kReduce;
-    case Algorithm::kHalvingDoubling:
-      return kind == Kind::kAllReduce || kind == Kind::kReduceScatter ||
-             kind == Kind::kAllGather;
-    case Algorithm::kTree:
-      return kind == Kind::kAllReduce || HasRoot(kind);
-  }
-  return false;
-}
-
 }  // namespace
 
 absl::string_view Name(CollectiveKind kind) {
@@ -89,6 +66,28 @@ int AlignedHostSize(const CollectiveGroup& group) {
   return next == group.size ? size : 0;
 }
 
+bool Exists(CollectiveKind kind, CollectiveAlgorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+    case Algorithm::kDirect:
+      return true;
+    case Algorithm::kThreeStage:
+    case Algorithm::kHierarchical:
+      return kind == Kind::kAllReduce || kind == Kind::kReduce ||
+             kind == Kind::kBroadcast;
+    case Algorithm::kRing:
+      return kind == Kind::kAllReduce || kind == Kind::kReduceScatter ||
+             kind == Kind::kAllGather || kind == Kind::kBroadcast ||
+             kind == Kind::kReduce;
+    case Algorithm::kHalvingDoubling:
+      return kind == Kind::kAllReduce || kind == Kind::kReduceScatter ||
+             kind == Kind::kAllGather;
+    case Algorithm::kTree:
+      return kind == Kind::kAllReduce || HasRoot(kind);
+  }
+  return false;
+}
+
 std::string WhyNot(CollectiveKind kind, CollectiveAlgorithm algorithm,
                    const CollectiveGroup& group) {
   if (!Exists(kind, algorithm)) {
@@ -101,8 +100,10 @@ std::string WhyNot(CollectiveKind kind, CollectiveAlgorithm algorithm,
         group.size);
   }
   if (algorithm == Algorithm::kHierarchical && AlignedHostSize(group) == 0) {
-    return "hierarchical needs hosts that hold the same number of ranks, a "
-           "power of two, in the order of the group";
+    return absl::StrCat(
+        "hierarchical needs hosts that hold the same number of ranks, a "
+        "power of two, in the order of the group",
+        group.hosts.empty() ? "; all are on one" : "");
   }
   return "";
 }

@@ -96,6 +96,9 @@ struct CollectiveGroup {
 // 0 otherwise, and where no hosts are known.
 int AlignedHostSize(const CollectiveGroup& group);
 
+// Whether there is such an algorithm for the kind, in some group.
+bool Exists(CollectiveKind kind, CollectiveAlgorithm algorithm);
+
 // Why `algorithm` cannot do `kind` in this group, in words; "" where it can.
 std::string WhyNot(CollectiveKind kind, CollectiveAlgorithm algorithm,
                    const CollectiveGroup& group);
