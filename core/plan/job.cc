@@ -148,7 +148,37 @@ class Joiner {
     if (kind == Task::RECV) ends.recv = task;
   }
 
-  static absl::Status CheckEnds(const Key& key, const Ends& ends) {
+  // Of two ranks that meant one channel and did not agree on it, the other's
+  // (core/graph/channels.h has the form of names); null where there is none.
+  const Channel* Contradiction(const Key& key, const Ends& ends) const {
+    const bool lacks_sender = ends.sender == nullptr;
+    const Channel* known = lacks_sender ? ends.receiver : ends.sender;
+    for (const auto& [other, its] : ends_) {
+      if (std::get<0>(other) != std::get<0>(key) ||
+          std::get<1>(other) != std::get<1>(key)) {
+        continue;
+      }
+      const Channel* end = lacks_sender ? its.sender : its.receiver;
+      const Channel* none = lacks_sender ? its.receiver : its.sender;
+      if (end == nullptr || none != nullptr) continue;
+      const auto mine = PartsOf(known->name()), theirs = PartsOf(end->name());
+      if (mine.first == theirs.first && mine.second != theirs.second) {
+        return end;
+      }
+    }
+    return nullptr;
+  }
+
+  // STEM and AGREED of a channel's name.
+  static std::pair<absl::string_view, absl::string_view> PartsOf(
+      absl::string_view name) {
+    const size_t hash = name.rfind('#');
+    if (hash == absl::string_view::npos) return {name, ""};
+    const absl::string_view rest = name.substr(hash + 1);
+    return {name.substr(0, hash), rest.substr(0, rest.rfind('/'))};
+  }
+
+  absl::Status CheckEnds(const Key& key, const Ends& ends) const {
     const auto& [to, from, id] = key;
     const Channel* known = ends.sender != nullptr ? ends.sender : ends.receiver;
     const auto differ = [&](const std::string& sends,
@@ -158,6 +188,17 @@ class Joiner {
           absl::StrCat("channel '", known->name(), "': rank ", from, " sends ",
                        sends, ", rank ", to, " receives ", receives));
     };
+    const bool is_lonely = ends.sender == nullptr || ends.receiver == nullptr;
+    const Channel* other = is_lonely ? Contradiction(key, ends) : nullptr;
+    if (other != nullptr) {
+      const bool sends = ends.sender != nullptr;
+      const auto [stem, agreed] = PartsOf(known->name());
+      return MakeError(
+          ErrorCode::kPlansDiffer,
+          absl::StrCat("channel '", stem, "': rank ", sends ? from : to,
+                       " has '", agreed, "', rank ", sends ? to : from,
+                       " has '", PartsOf(other->name()).second, "'"));
+    }
     const auto text = [](const Channel* channel) {
       return channel == nullptr ? "nothing" : Describe(*channel);
     };
