@@ -123,10 +123,11 @@ void CollectiveEmission::Sends(size_t step, size_t index) {
     const int64_t begin = chunk.begin[move.source];
     const int64_t end = chunk.begin[move.source + move.count];
     if (begin == end) continue;
-    emit_->Emit(
-        "weft.Send", {chunk.rope.Get(begin, end)},
-        {{"channel", Channel(move, step, index)}, {"peer", c_.ranks[move.to]}},
-        0);
+    emit_->Emit("weft.Send", {chunk.rope.Get(begin, end)},
+                {{"channel", Channel(move, step, index)},
+                 {"peer", c_.ranks[move.to]},
+                 {"rate", c_.rate}},
+                0);
     last_send_ = Ordered(last_send_);
   }
 }

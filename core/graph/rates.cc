@@ -7,8 +7,8 @@ namespace {
 
 bool IsMicroSource(const Graph& graph, const Node& node) {
   if (node.Is(OpId::kInput) || node.Is(OpId::kDataSource)) return true;
-  const bool says = node.Is(OpId::kCounter) || node.Is(OpId::kRecv) ||
-                    (node.Is(OpId::kSend) && node.inputs().empty());
+  const bool says =
+      node.Is(OpId::kCounter) || node.Is(OpId::kRecv) || node.Is(OpId::kSend);
   return says && graph.View(node).String("rate") == "micro";
 }
 

@@ -7,10 +7,11 @@
 //   if (rates[node->id()] == Rate::kMicro) ...
 //
 // weft.Input and weft.DataSource are of the micro rate, weft.Counter,
-// weft.Recv and a weft.Send without operand say their own; every other node is
-// of the micro rate where an operand is, and of the step rate otherwise. A step
-// value that a micro node reads is held for the whole step. Control inputs do
-// not change rates.
+// weft.Recv and weft.Send say their own; every other node, and a weft.Send that
+// says nothing of the kind, is of the micro rate where an operand is, and of
+// the step rate otherwise. A micro weft.Send may send a step value every time.
+// A step value that a micro node reads is held for the whole step. Control
+// inputs do not change rates.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_CORE_GRAPH_RATES_H_

@@ -75,12 +75,14 @@ absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
   if (share->mesh.size() != count) {
     return Bad(absl::StrCat("the mesh (", share->mesh.ToString(), ") has ",
                             share->mesh.size(), " ranks, the job runs on ",
-                            ranks));
+                            ranks,
+                            " (weft train --virtual-ranks says how many)"));
   }
   share->data = share->mesh.AxisNamed("data");
   share->pipe = share->mesh.AxisNamed("pipe");
-  WEFT_ASSIGN_OR_RETURN(std::string placed,
-                        PlacedScope(job, share->SizeOf(share->pipe)));
+  WEFT_ASSIGN_OR_RETURN(
+      std::string placed,
+      PlacedScope(job, share->pipe < 0 ? count : share->SizeOf(share->pipe)));
   if (!placed.empty() && share->pipe < 0) {
     return Bad(absl::StrCat("placement of '", placed,
                             "' is on one rank of several, but the mesh (",
