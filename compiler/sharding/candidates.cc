@@ -178,6 +178,18 @@ NodeSharding Candidates::AllBroadcast(const Node& node) const {
   return out;
 }
 
+// Whether an update leaves its state as the user wants it. What is left out
+// here is not among those that the limit counts.
+bool Candidates::Agrees(const Node& node, const OpSignature& signature,
+                        int axis) const {
+  for (int i = 0; i < node.num_updated(); ++i) {
+    const auto it = said_.find(node.input(i));
+    if (it == said_.end() || !it->second[axis].has_value()) continue;
+    if (signature.inputs[i] != *it->second[axis]) return false;
+  }
+  return true;
+}
+
 std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
   if (!splits_) return {AllBroadcast(node)};
   std::vector<std::pair<NodeSharding, LocalOp>> ways;
@@ -192,6 +204,7 @@ std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
     for (const auto& [so_far, op] : ways) {
       const OpView view = op.View(node);
       for (const OpSignature& s : SignaturesOf(view, parts, groups_)) {
+        if (!Agrees(node, s, axis)) continue;
         absl::StatusOr<AttrMap> attrs = LocalAttrs(view, s, parts, 0);
         if (!attrs.ok()) continue;
         LocalOp local{*std::move(attrs), op.inputs, op.outputs};

@@ -34,6 +34,7 @@ class Candidates {
   std::vector<NodeSharding> OfMicroBatches(const Node& node) const;
   std::vector<NodeSharding> OfVariable(const Node& node,
                                        const Said& said) const;
+  bool Agrees(const Node& node, const OpSignature& signature, int axis) const;
   NodeSharding AllBroadcast(const Node& node) const;
   bool IsMicro(Value v) const;
 

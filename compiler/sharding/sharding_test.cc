@@ -217,6 +217,28 @@ void ExpectRefused(const Graph& graph, const ShardingSpec& spec, ErrorCode code,
   }
 }
 
+// On three axes, with splits in groups, an update has more ways than are looked
+// at; those that split most are the cheapest. The user's must be among them.
+TEST(Sharding, AnUpdateFollowsItsStateHoweverManyWaysThereAre) {
+  const Graph graph = Parse(R"(graph "g" {
+%w = weft.Variable() {dtype: f32, shape: [24, 24]}
+%other = weft.Variable() {dtype: f32, shape: [24, 24]}
+%g = Tanh(%other)
+%rate = Constant() {value: tensor(f32[], [0.5])}
+%u = weft.SgdUpdate(%w, %g, %rate)
+})");
+  ShardingSpec spec = On(MeshOf({{"a", 2}, {"b", 2}, {"c", 2}}));
+  const Value w = Named(graph, "w");
+  spec.constraints = {{w, 0, Sbp::Split(0), "w"},
+                      {w, 2, Sbp::Broadcast(), "w"},
+                      {Named(graph, "other"), 0, Sbp::Split(1, 3), "other"}};
+  auto sharding = ChooseSharding(graph, spec);
+  ASSERT_TRUE(sharding.ok()) << sharding.status();
+  EXPECT_EQ(sharding->of(w)[0], Sbp::Split(0));
+  EXPECT_EQ(sharding->of(w)[2], Sbp::Broadcast());
+  ExpectComputesTheWhole(graph, spec, *sharding);
+}
+
 TEST(Sharding, ContradictionsNameBothSides) {
   const Graph graph = Parse(kTwoLayers);
   ShardingSpec spec = On(MeshOf({{"model", 2}}));
