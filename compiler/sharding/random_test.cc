@@ -49,6 +49,11 @@ Mesh PickMesh(RandomProgram* program) {
   return *std::move(mesh);
 }
 
+// Of the four micro-batches of a step.
+Mesh PickSharers(RandomProgram* program) {
+  return Mesh::Create({{"data", program->Below(2) == 0 ? 2 : 4}}).value();
+}
+
 // Whether a value may be asked to be so.
 bool IsLegal(const Graph& graph, Value v, Sbp sbp) {
   if (!sbp.is_partial()) return true;
@@ -60,11 +65,12 @@ bool IsLegal(const Graph& graph, Value v, Sbp sbp) {
 // Demands on some values, each on one axis or more: the sensible and the
 // absurd.
 std::vector<ShardingConstraint> PickDemands(RandomProgram* program,
-                                            const Mesh& mesh) {
+                                            const Mesh& mesh, bool of_state) {
   const Graph& graph = program->graph();
   std::vector<Value> values;
   for (const Node* node : graph.Nodes()) {
     if (node->num_updated() > 0) continue;
+    if (of_state && !node->Is(OpId::kVariable)) continue;
     for (int o = 0; o < node->num_outputs(); ++o) {
       values.push_back(node->output(o));
     }
@@ -171,19 +177,30 @@ std::string WhyNotEqual(const Literal& got, const Literal& wanted) {
   return "";
 }
 
+enum class Mode {
+  kDemands,  // what ChooseSharding makes of demands
+  kChoices,  // random ones
+  kShares,   // members that share micro-batches, and demands on state
+};
+
 class RandomShardingTest : public testing::Test {
  protected:
-  // One program; `random` choices, or those of ChooseSharding with demands.
-  void Run(uint64_t seed, bool random, bool compile) {
-    RandomProgram program(seed);
+  void Run(uint64_t seed, Mode mode, bool compile) {
+    const bool shares = mode == Mode::kShares;
+    // Only what is trained has micro-batches.
+    RandomProgram program(shares ? 2 * seed : seed, shares ? 4 : 2);
     ShardingSpec spec;
-    spec.meshes = {PickMesh(&program)};
+    spec.meshes = {shares ? PickSharers(&program) : PickMesh(&program)};
     spec.micro_batches = program.micro_batches();
+    spec.shares_micro_batches = shares;
+    spec.split_gradients = program.Below(2) == 0;
     if (program.Below(2) == 0) {  // where it pays to split
       spec.topology.in_host = {1e-9, 1e-9, 1e12};
       spec.rate.flops_per_s = 1e7;
     }
-    if (!random) spec.constraints = PickDemands(&program, spec.mesh());
+    if (mode != Mode::kChoices) {
+      spec.constraints = PickDemands(&program, spec.mesh(), shares);
+    }
     std::string trace =
         absl::StrCat("seed ", seed, " on ", spec.mesh().ToString(), "\n",
                      PrintGraph(program.graph()));
@@ -193,7 +210,7 @@ class RandomShardingTest : public testing::Test {
     }
     SCOPED_TRACE(trace);
     Sharding sharding;
-    if (random) {
+    if (mode == Mode::kChoices) {
       sharding = RandomChoice(&program, spec.mesh()).Make();
     } else {
       auto chosen = ChooseSharding(program.graph(), spec);
@@ -206,9 +223,11 @@ class RandomShardingTest : public testing::Test {
                       ToString(sharding.nodes[node->id()]), "\n");
     }
     SCOPED_TRACE(choices);
+    LoweringOptions options;
+    options.gather_each_use = program.Below(2) == 0;
+    options.bundle_bytes = program.Below(2) == 0 ? 0 : 1000;
     std::vector<Graph> graphs;
     for (int member = 0; member < spec.mesh().size(); ++member) {
-      LoweringOptions options;
       options.member = member;
       auto graph = LowerSharding(program.graph(), spec, sharding, options);
       ASSERT_TRUE(graph.ok()) << graph.status();
@@ -218,21 +237,26 @@ class RandomShardingTest : public testing::Test {
       }
       graphs.push_back(*std::move(graph));
     }
-    ExpectTheSame(program, spec.mesh(), sharding, graphs);
+    const int here = spec.micro_batches / (shares ? spec.mesh().size() : 1);
+    ExpectTheSame(program, spec.mesh(), sharding, graphs, here);
     if (compile && !HasFailure()) {
-      CompileOptions options;
-      options.devices = {HostDevice()};
-      options.micro_batches = program.micro_batches();
+      CompileOptions compiling;
+      compiling.devices = {HostDevice()};
+      compiling.micro_batches = here;
       FakeOracle oracle;
-      auto job = CompileGraphs(graphs, options, oracle);
+      auto job = CompileGraphs(graphs, compiling, oracle);
       ASSERT_TRUE(job.ok()) << job.status();
       ++proved_;
     }
   }
 
+  // `here`: micro-batches of each member; its own where that is not all.
   void ExpectTheSame(const RandomProgram& program, const Mesh& mesh,
-                     const Sharding& sharding,
-                     const std::vector<Graph>& graphs) {
+                     const Sharding& sharding, const std::vector<Graph>& graphs,
+                     int here) {
+    const auto first = [&](int member) {
+      return here == program.micro_batches() ? 0 : member * here;
+    };
     auto wanted =
         Interpret(program.graph(), program.feeds(), program.micro_feeds());
     ASSERT_TRUE(wanted.ok()) << wanted.status();
@@ -247,8 +271,9 @@ class RandomShardingTest : public testing::Test {
       for (const auto& [name, values] : program.feeds()) {
         job[member].feeds[name] = {part(name, values[0], member)};
       }
-      for (const Feeds& feeds : program.micro_feeds()) {
-        job[member].micro_feeds.push_back(feeds);
+      for (int i = 0; i < here; ++i) {
+        job[member].micro_feeds.push_back(
+            program.micro_feeds()[first(member) + i]);
       }
     }
     auto got = InterpretJob(job, JobOrder::kInOrder);
@@ -256,9 +281,11 @@ class RandomShardingTest : public testing::Test {
     for (int member = 0; member < mesh.size(); ++member) {
       const InterpretResult& result = (*got)[member];
       for (const auto& [name, values] : wanted->outputs) {
-        ASSERT_EQ(result.outputs.at(name).size(), values.size());
-        for (size_t i = 0; i < values.size(); ++i) {
-          ASSERT_EQ(WhyNotEqual(result.outputs.at(name)[i], values[i]), "")
+        const std::vector<Literal>& its = result.outputs.at(name);
+        const size_t skipped = its.size() < values.size() ? first(member) : 0;
+        ASSERT_LE(skipped + its.size(), values.size());
+        for (size_t i = 0; i < its.size(); ++i) {
+          ASSERT_EQ(WhyNotEqual(its[i], values[skipped + i]), "")
               << "output " << name << " of member " << member;
         }
       }
@@ -278,7 +305,7 @@ class RandomShardingTest : public testing::Test {
 TEST_F(RandomShardingTest, DemandsAreMet) {
   const int programs = Programs(40);
   for (int i = 0; i < programs; ++i) {
-    Run(FirstSeed() + i, /*random=*/false, /*compile=*/i % 20 == 0);
+    Run(FirstSeed() + i, Mode::kDemands, /*compile=*/i % 20 == 0);
     if (HasFailure()) return;
   }
   EXPECT_GE(sends_, 10 * programs);
@@ -288,7 +315,17 @@ TEST_F(RandomShardingTest, DemandsAreMet) {
 TEST_F(RandomShardingTest, AnyChoiceIsRight) {
   const int programs = Programs(100);
   for (int i = 0; i < programs; ++i) {
-    Run(FirstSeed() + i, /*random=*/true, /*compile=*/i % 20 == 0);
+    Run(FirstSeed() + i, Mode::kChoices, /*compile=*/i % 20 == 0);
+    if (HasFailure()) return;
+  }
+  EXPECT_GE(sends_, 10 * programs);
+  EXPECT_GT(proved_, 0);
+}
+
+TEST_F(RandomShardingTest, SharedMicroBatchesAreAllThere) {
+  const int programs = Programs(60);
+  for (int i = 0; i < programs; ++i) {
+    Run(FirstSeed() + i, Mode::kShares, /*compile=*/i % 20 == 0);
     if (HasFailure()) return;
   }
   EXPECT_GE(sends_, 10 * programs);

@@ -27,11 +27,12 @@ Ints Swapped(int rank, int a, int b) {
 
 }  // namespace
 
-RandomProgram::RandomProgram(uint64_t seed)
+RandomProgram::RandomProgram(uint64_t seed, int micro_batches)
     : state_(seed * 7919 + 1),
       trained_(seed % 2 == 0),
+      micro_batches_(trained_ ? micro_batches : 1),
       graph_(absl::StrCat("random", seed)),
-      micro_feeds_(micro_batches()) {
+      micro_feeds_(micro_batches_) {
   AddSources();
   const int ops = 3 + Below(10);
   for (int i = 0; i < ops; ++i) AddSomething();

@@ -6,7 +6,7 @@
 //
 // It is built of matrix products, elementwise ops with broadcasting,
 // reductions, softmax, norms, movement, attention, ops on images and dropout.
-// Every second one is trained: gradients, sums over two micro-batches, updates.
+// Every second one is trained: gradients, sums over micro-batches, updates.
 // Numbers are f64 and of the size of 1, so that whoever computes the same in
 // another order is within 1e-9 of it.
 //
@@ -25,10 +25,11 @@ namespace weft {
 
 class RandomProgram {
  public:
-  explicit RandomProgram(uint64_t seed);
+  // `micro_batches`: of a step, where the program is trained.
+  explicit RandomProgram(uint64_t seed, int micro_batches = 2);
 
   const Graph& graph() const { return graph_; }
-  int micro_batches() const { return trained_ ? 2 : 1; }
+  int micro_batches() const { return micro_batches_; }
   // Of variables, and of data for each micro-batch.
   const Feeds& feeds() const { return feeds_; }
   const std::vector<Feeds>& micro_feeds() const { return micro_feeds_; }
@@ -70,7 +71,8 @@ class RandomProgram {
   void Finish();
 
   uint64_t state_;
-  bool trained_;
+  const bool trained_;
+  const int micro_batches_;
   Graph graph_;
   Feeds feeds_;
   std::vector<Feeds> micro_feeds_;
