@@ -197,9 +197,9 @@ class Splitter {
     for (Value v : node.inputs()) {
       inputs.push_back(v.valid() ? value_.at(v) : Value{});
     }
-    WEFT_ASSIGN_OR_RETURN(Node * clone,
-                          out_.Add(node.op(), node.name(), inputs, node.attrs(),
-                                   node.num_outputs()));
+    WEFT_ASSIGN_OR_RETURN(
+        Node * clone, out_.Add(node.op(), node.name(), inputs, AttrsOf(node),
+                               node.num_outputs()));
     WEFT_ASSIGN_OR_RETURN(auto device,
                           SplitDevice(node.device, node.name(), where_.ranks));
     clone->device = device.second;
@@ -217,6 +217,24 @@ class Splitter {
       if (local >= 0) out_.AddControlInput(clone->id(), local);
     }
     return absl::OkStatus();
+  }
+
+  // Channels that the graph has already are between ranks of one stage, neither
+  // of which knows when the other reads for the last time: at the end of the
+  // stage's way back at the latest.
+  AttrMap AttrsOf(const Node& node) const {
+    AttrMap attrs = node.attrs();
+    const bool channel = node.Is(OpId::kSend) || node.Is(OpId::kRecv);
+    if (!channel || !phases_.has_value() || rates_[node.id()] != Rate::kMicro) {
+      return attrs;
+    }
+    const int from = where_.phase[node.id()];
+    const int back =
+        2 * where_.pipeline.stages - 1 - where_.pipeline.StageOf(from);
+    const bool data = !node.inputs().empty() || node.num_outputs() > 0;
+    attrs.Set("copies",
+              int64_t{std::max(data ? 2 : 1, phases_->InFlight(from, back))});
+    return attrs;
   }
 
   int32_t ControlFrom(int32_t from) const {

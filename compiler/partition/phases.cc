@@ -28,7 +28,8 @@ class PhaseFinder {
       if (IsMicro(*node)) WEFT_RETURN_IF_ERROR(Find(*node));
     }
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
-      if (IsMicro(**it) && IsSource(**it)) FollowReaders(**it);
+      if (!IsMicro(**it) || !IsSource(**it) || (*it)->stage >= 0) continue;
+      FollowReaders(**it);
     }
     return std::move(phase_);
   }

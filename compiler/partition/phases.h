@@ -7,7 +7,7 @@
 // Node::stage, where it has one) nor before the phases of its operands and
 // control inputs. So phases only grow along edges, and what follows from them
 // can be done. Sources, which act ahead of time, are of the first phase that
-// reads them.
+// reads them where no stage says otherwise.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_COMPILER_PARTITION_PHASES_H_

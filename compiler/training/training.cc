@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/autodiff/autodiff.h"
 #include "compiler/autodiff/recompute.h"
+#include "compiler/pipeline/stages.h"
 #include "compiler/training/loss_scale.h"
 #include "compiler/training/optimizer.h"
 #include "compiler/transforms/accumulate.h"
@@ -228,13 +229,16 @@ absl::StatusOr<std::vector<Value>> Differentiate(
     Graph* graph, Value loss, const std::vector<Value>& parameters,
     const TrainingSpec& spec) {
   absl::flat_hash_set<Value> again;
+  const int32_t bound = graph->id_bound();
   if (spec.recompute > 0) {
     Graph trial = graph->Clone();
-    const int32_t bound = trial.id_bound();
     WEFT_RETURN_IF_ERROR(AddGradients(&trial, loss, parameters).status());
     again = ChooseRecomputation(trial, bound, spec.recompute);
   }
-  return AddGradients(graph, loss, parameters, again);
+  WEFT_ASSIGN_OR_RETURN(std::vector<Value> gradients,
+                        AddGradients(graph, loss, parameters, again));
+  MirrorStages(bound, graph);
+  return gradients;
 }
 
 }  // namespace

@@ -27,6 +27,9 @@
 // training step; in `eval` it is the sum, so that sums over batches of
 // different weight are exact. "correct" is there for images only.
 //
+// Where the model's nodes have stages of a pipeline, gradients are in stages
+// that lead back (compiler/pipeline/stages.h).
+//
 // The model: one weft.Input, f32 [b, ...] images or i32 [b, context] tokens,
 // and one weft.Output named "logits", f32 [b, classes] or [b * context,
 // classes]. Not here: passes that only rewrite (compiler/transforms),

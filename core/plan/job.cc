@@ -27,6 +27,13 @@ std::string Describe(const Channel& channel) {
                       channel.copies(), " copies");
 }
 
+std::string DescribePipeline(const Plan& plan) {
+  if (!plan.has_pipeline()) return "no pipeline";
+  return absl::StrCat("the pipeline ", plan.pipeline().schedule(), " of ",
+                      plan.pipeline().stages(), " stages, ",
+                      plan.micro_batches(), " micro-batches");
+}
+
 // The tasks at the ends of one channel, in the joined plan.
 struct Ends {
   const Channel* sender = nullptr;
@@ -77,6 +84,7 @@ class Joiner {
     out_.set_program(first.program());
     out_.set_graph(first.graph());
     out_.set_micro_batches(first.micro_batches());
+    if (first.has_pipeline()) *out_.mutable_pipeline() = first.pipeline();
     for (const auto& [key, ends] : ends_) {
       WEFT_RETURN_IF_ERROR(CheckEnds(key, ends));
       Link(ends.post, ends.send, *ends.receiver);
@@ -235,6 +243,12 @@ absl::StatusOr<Plan> JoinRanks(absl::Span<const Plan* const> plans) {
           ErrorCode::kBadPlan,
           absl::StrCat("the plan of rank ", plan.rank(), " of ", plan.ranks(),
                        " is given as that of rank ", r, " of ", plans.size()));
+    }
+    if (DescribePipeline(plan) != DescribePipeline(*plans[0])) {
+      return MakeError(
+          ErrorCode::kPlansDiffer,
+          absl::StrCat("rank 0 plans for ", DescribePipeline(*plans[0]),
+                       ", rank ", r, " for ", DescribePipeline(plan)));
     }
     WEFT_RETURN_IF_ERROR(joiner.Add(plan));
   }

@@ -23,7 +23,8 @@
 namespace weft::plan {
 
 // `plans` by rank, of one program. kPlansDiffer, naming the first channel with
-// what both ranks say of it, where an end is missing or the ends are not alike;
+// what both ranks say of it, where an end is missing or the ends are not alike,
+// or naming both pipelines;
 // kBadPlan where a plan is not well formed or not of its rank.
 absl::StatusOr<Plan> JoinRanks(absl::Span<const Plan* const> plans);
 

@@ -91,6 +91,12 @@ TEST(JobTest, NamesTheFirstChannelThatDiffers) {
   EXPECT_THAT(text(a, other), HasSubstr("rank 0 sends f32[16], 1 copies, rank "
                                         "1 receives nothing"));
   other = b;
+  other.mutable_pipeline()->set_schedule("gpipe");
+  other.mutable_pipeline()->set_stages(2);
+  EXPECT_THAT(text(a, other),
+              HasSubstr("rank 0 plans for no pipeline, rank 1 for the pipeline "
+                        "gpipe of 2 stages"));
+  other = b;
   for (TensorDesc* t : {other.mutable_channels(0)->mutable_tensor(),
                         other.mutable_registers(0)->mutable_tensors(0),
                         other.mutable_registers(1)->mutable_tensors(0)}) {

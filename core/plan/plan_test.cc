@@ -203,6 +203,10 @@ constexpr BadCase kBadCases[] = {
     {"stream", [](Plan* p) { p->mutable_tasks(2)->set_stream(9); }, "is 9"},
     {"acts", [](Plan* p) { p->mutable_tasks(2)->set_acts_per_period(0); },
      "acts 0 times"},
+    {"phase", [](Plan* p) { p->mutable_tasks(2)->set_phase(3); },
+     "is of phase 3, the pipeline has 0 stages"},
+    {"stages", [](Plan* p) { p->mutable_pipeline()->set_stages(~uint32_t{0}); },
+     "the pipeline has 4294967295 stages"},
     {"pattern",
      [](Plan* p) {
        p->mutable_tasks(2)->mutable_inputs(0)->mutable_pattern()->set_acts(

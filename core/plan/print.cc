@@ -77,13 +77,6 @@ class Printer {
         reg.tensors_size() == 0 ? " done" : "", " [r", r, "]");
   }
 
-  // "F2": forward in stage 2; "B2": back.
-  std::string PhaseName(uint32_t phase) const {
-    const uint32_t stages = plan_.pipeline().stages();
-    return phase <= stages ? absl::StrCat("F", phase - 1)
-                           : absl::StrCat("B", 2 * stages - phase);
-  }
-
   // Phases of micro-batches, in the order in which this rank does them.
   void PrintPipeline() {
     if (!plan_.has_pipeline()) return;
@@ -96,7 +89,7 @@ class Printer {
         if (t >= acts.size()) continue;
         const uint32_t phase = plan_.tasks(static_cast<int>(t)).phase();
         if (phase == 0) continue;
-        std::string act = absl::StrCat(PhaseName(phase), ".", acts[t]++);
+        std::string act = absl::StrCat(PhaseName(plan_, phase), ".", acts[t]++);
         if (act != last) absl::StrAppend(&text_, " ", act);
         last = std::move(act);
       }
@@ -153,7 +146,7 @@ class Printer {
                     " on ", NameAt(plan_.streams(), task.stream()), ", ",
                     task.acts_per_period(), " acts");
     if (task.phase() != 0) {
-      absl::StrAppend(&text_, ", phase ", PhaseName(task.phase()));
+      absl::StrAppend(&text_, ", phase ", PhaseName(plan_, task.phase()));
     }
     if (!task.binding().empty()) {
       absl::StrAppend(&text_, ", bound to '", task.binding(), "'");
@@ -374,6 +367,12 @@ std::string PrintOutputPattern(const std::string& acts) {
   if (acts == actor::SharedPhase()) return "shared phase";
   if (acts == actor::ExclusivePhase()) return "exclusive phase";
   return Raw(acts);
+}
+
+std::string PhaseName(const Plan& plan, uint32_t phase) {
+  const uint32_t stages = plan.pipeline().stages();
+  return phase <= stages ? absl::StrCat("F", phase - 1)
+                         : absl::StrCat("B", 2 * stages - phase);
 }
 
 std::string PrintPlan(const Plan& plan, const PrintOptions& options) {

@@ -23,6 +23,10 @@ struct PrintOptions {
   bool provenance = true;  // which pass made a task, and why
 };
 
+// A task's phase of a pipeline: "F2", forward in stage 2; "B2", back.
+// Pre-condition: not 0.
+std::string PhaseName(const Plan& plan, uint32_t phase);
+
 // Streams with their order, tasks with ports and kernels, registers, arenas.
 std::string PrintPlan(const Plan& plan, const PrintOptions& options = {});
 

@@ -74,6 +74,10 @@ class Validator {
       return Bad("the plan has ", plan_.tasks_size(), " tasks; at most ",
                  kMaxTasks, " are possible");
     }
+    if (plan_.pipeline().stages() > uint32_t{kMaxTasks}) {
+      return Bad("the pipeline has ", plan_.pipeline().stages(),
+                 " stages; at most ", kMaxTasks, " are possible");
+    }
     if (plan_.workers() > kMaxWorkers) {
       return Bad("the plan has ", plan_.workers(), " workers; at most ",
                  kMaxWorkers, " are possible");
@@ -268,6 +272,10 @@ class Validator {
     if (task.acts_per_period() == 0 || task.acts_per_period() > kMaxActs) {
       return Bad(name, " acts ", task.acts_per_period(),
                  " times a period; 1 to ", kMaxActs, " are possible");
+    }
+    if (task.phase() > 2 * uint64_t{plan_.pipeline().stages()}) {
+      return Bad(name, " is of phase ", task.phase(), ", the pipeline has ",
+                 plan_.pipeline().stages(), " stages");
     }
     for (const InputPort& in : task.inputs()) {
       WEFT_RETURN_IF_ERROR(In(absl::StrCat("a register that ", name, " reads"),

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/actor/spec.h"
+#include "core/plan/print.h"
 #include "nlohmann/json.hpp"
 
 namespace weft::runtime {
@@ -94,8 +95,15 @@ class Writer {
         ",\"ts\":", Us(record.begin_ns - origin_),
         ",\"dur\":", Us(record.end_ns - record.begin_ns),
         ",\"args\":{\"task\":", record.task, ",\"step\":", record.step,
-        ",\"act\":", record.act, "}"));
+        ",\"act\":", record.act, PhaseOf(task, record), "}"));
     for (const plan::InputPort& port : task.inputs()) AddArrow(record, port);
+  }
+
+  // Of a pipeline: "F2.5" is forward in stage 2 of micro-batch 5.
+  std::string PhaseOf(const plan::Task& task, const ActRecord& record) const {
+    if (task.phase() == 0) return "";
+    return absl::StrCat(",\"phase\":\"", plan::PhaseName(*plan_, task.phase()),
+                        ".", record.act % task.acts_per_period(), "\"");
   }
 
   void AddArrow(const ActRecord& record, const plan::InputPort& port) {

@@ -305,6 +305,29 @@ std::vector<std::string> TestJob::Runs() const {
   return out;
 }
 
+TrainOptions OnRanks(const TestJob& job, uint32_t ranks, const Sets& sets,
+                     const std::string& transport) {
+  TrainOptions options = job.Options(sets);
+  options.virtual_ranks = ranks;
+  options.transport_options = transport;
+  return options;
+}
+
+Left LeftBy(const TrainOptions& options) {
+  absl::StatusOr<TrainResult> result = Train(options);
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!result.ok()) return {};
+  return {StateOf(result->run_directory), MetricsOf(result->run_directory),
+          result->steps};
+}
+
+void ExpectSame(const Left& a, const Left& b) {
+  EXPECT_TRUE(a.state == b.state);  // bits: not to be printed
+  EXPECT_EQ(a.metrics, b.metrics);
+  EXPECT_EQ(a.steps, b.steps);
+  EXPECT_GT(a.steps, 0u);
+}
+
 std::string Mlp() {
   return R"(builtin { name: "mlp" args { key: "hidden" value: "12,8" } })";
 }

@@ -123,6 +123,19 @@ class TestJob {
   std::string folder_;
 };
 
+// A run of `job` on virtual ranks; `transport`: options of loopback.
+TrainOptions OnRanks(const TestJob& job, uint32_t ranks, const Sets& sets,
+                     const std::string& transport = "");
+
+// The bits that a run leaves.
+struct Left {
+  std::map<std::string, std::string> state;
+  std::string metrics;
+  uint64_t steps = 0;
+};
+Left LeftBy(const TrainOptions& options);
+void ExpectSame(const Left& a, const Left& b);
+
 // Asks a session to stop when the progress line looks at the time for the n-th
 // time, which it does once a step, on a worker of rank 0.
 class StoppingClock : public Clock {

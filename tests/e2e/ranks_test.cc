@@ -23,36 +23,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TrainOptions OnRanks(const TestJob& job, uint32_t ranks, const Sets& sets,
-                     const std::string& transport = "") {
-  TrainOptions options = job.Options(sets);
-  options.virtual_ranks = ranks;
-  options.transport_options = transport;
-  return options;
-}
-
-// The bits that a run leaves.
-struct Left {
-  std::map<std::string, std::string> state;
-  std::string metrics;
-  uint64_t steps = 0;
-};
-
-Left LeftBy(const TrainOptions& options) {
-  absl::StatusOr<TrainResult> result = Train(options);
-  EXPECT_TRUE(result.ok()) << result.status();
-  if (!result.ok()) return {};
-  return {StateOf(result->run_directory), MetricsOf(result->run_directory),
-          result->steps};
-}
-
-void ExpectSame(const Left& a, const Left& b) {
-  EXPECT_TRUE(a.state == b.state);  // bits: not to be printed
-  EXPECT_EQ(a.metrics, b.metrics);
-  EXPECT_EQ(a.steps, b.steps);
-  EXPECT_GT(a.steps, 0u);
-}
-
 TEST(RanksTest, AnyNumberOfThemComputesTheSame) {
   struct Variant {
     const char* name;

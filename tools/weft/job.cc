@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/pipeline/schedule.h"
 #include "core/base/error.h"
 #include "core/base/pattern.h"
 #include "core/base/status_macros.h"
@@ -119,6 +120,7 @@ absl::Status CheckArgsOnce(absl::string_view name, const job::Job& job) {
 }
 
 constexpr uint64_t kMaxChunkElements = uint64_t{1} << 40;
+constexpr uint32_t kMaxStages = 4096;
 
 absl::Status Bad(absl::string_view message) {
   return MakeError(ErrorCode::kBadJob, message);
@@ -386,6 +388,18 @@ absl::Status CheckPatterns(const job::Job& job) {
   return absl::OkStatus();
 }
 
+absl::Status ResolvePipeline(job::Pipeline* pipeline) {
+  if (pipeline->stages() > kMaxStages) {
+    return Bad(absl::StrCat("pipeline.stages is ", pipeline->stages(),
+                            ", at most ", kMaxStages, " are possible"));
+  }
+  if (pipeline->stages() > 0 && pipeline->schedule().empty()) {
+    pipeline->set_schedule(std::string(Name(PipelineSchedule::k1F1B)));
+  }
+  if (pipeline->schedule().empty()) return absl::OkStatus();
+  return PipelineScheduleNamed(pipeline->schedule()).status();
+}
+
 // What the format has and this version does not do yet: refused, not ignored.
 absl::Status CheckSupported(const job::Job& job) {
   if (job.precision().wire() != job::Precision::F32) {
@@ -556,6 +570,7 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
                             collectives->chunk_elements(), ", at most ",
                             kMaxChunkElements, " make sense"));
   }
+  WEFT_RETURN_IF_ERROR(ResolvePipeline(job->mutable_pipeline()));
   job::Guards* guards = job->mutable_guards();
   if (!guards->has_stop_on_nan()) guards->set_stop_on_nan(true);
   if (job->runtime().register_copies() > 64) {

@@ -360,6 +360,21 @@ TEST(JobTest, AMeshAxisHasASize) {
   EXPECT_TRUE(ResolveJob("j", &job).ok());
 }
 
+TEST(JobTest, PipelinesHaveASchedule) {
+  job::Job job = Small();
+  job.mutable_pipeline()->set_stages(4);
+  ASSERT_TRUE(ResolveJob("j", &job).ok());
+  EXPECT_EQ(job.pipeline().schedule(), "1f1b");
+  job.mutable_pipeline()->set_schedule("zigzag");
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob,
+              "pipeline.schedule is 'zigzag'; there are gpipe, 1f1b, "
+              "interleaved");
+  job = Small();
+  job.mutable_pipeline()->set_stages(1u << 31);
+  ExpectError(ResolveJob("j", &job), ErrorCode::kBadJob,
+              "pipeline.stages is 2147483648, at most 4096");
+}
+
 TEST(JobTest, AGammaOfZeroIsNoDefault) {
   job::Job job = Small();
   job::Step* step = job.mutable_optimizer()->mutable_schedule()->mutable_step();

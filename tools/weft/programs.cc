@@ -1,5 +1,6 @@
 #include "tools/weft/programs.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/pass/registry.h"
+#include "compiler/pipeline/stages.h"
 #include "compiler/placement/capability_cache.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/placement/placement.h"
@@ -137,16 +139,39 @@ absl::Status ApplyPlacement(const job::Job& job, Graph* graph) {
   return absl::OkStatus();
 }
 
-// Where some nodes are on ranks, the others are on the first.
+// Nodes of a pipeline are on the ranks of their stages.
+absl::Status PlaceStages(const job::Job& job, const RankShare& share,
+                         Graph* model) {
+  WEFT_RETURN_IF_ERROR(
+      CutIntoStages(static_cast<int>(job.pipeline().stages()), model));
+  for (Node* node : model->Nodes()) {
+    if (node->stage < 0) continue;
+    node->device = absl::StrCat("w", share.pipeline.RankOf(node->stage),
+                                node->device.empty() ? "" : "/", node->device);
+  }
+  return absl::OkStatus();
+}
+
+// Where some nodes are on ranks, the others are on the first. In a pipeline the
+// ranks are the stages.
 absl::Status PlaceRest(const RankShare& share, Graph* model) {
   for (Node* node : model->Nodes()) {
     WEFT_ASSIGN_OR_RETURN(auto device, SplitDevice(node->device, node->name(),
                                                    share.SizeOf(share.pipe)));
+    if (share.pipeline.stages > 0) node->stage = std::max(device.first, 0);
     if (device.first >= 0) continue;
     node->device =
         node->device.empty() ? "w0" : absl::StrCat("w0/", node->device);
   }
-  return absl::OkStatus();
+  if (share.pipeline.stages == 0) return absl::OkStatus();
+  return CheckStagesFlow(*model);
+}
+
+absl::Status PlaceOnRanks(const job::Job& job, const RankShare& share,
+                          Graph* model) {
+  if (!share.placed()) return absl::OkStatus();
+  return job.pipeline().stages() > 0 ? PlaceStages(job, share, model)
+                                     : PlaceRest(share, model);
 }
 
 absl::StatusOr<int64_t> CountLogits(const Graph& model) {
@@ -272,6 +297,7 @@ absl::StatusOr<plan::Plan> CompileProgram(const Build& build,
       program == "train" ? static_cast<int>(build.share.micro_batches) : 1;
   options.rank = build.share.rank;
   options.ranks = build.share.ranks;
+  if (program == "train") options.pipeline = build.share.pipeline;
   if (build.register_copies > 0) {
     options.register_copies = build.register_copies;
   }
@@ -364,7 +390,7 @@ absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
   WEFT_ASSIGN_OR_RETURN(Graph model, BuildJobModel(os, job, data, micro_batch));
   WEFT_RETURN_IF_ERROR(CheckBatch(model, job, share));
   WEFT_RETURN_IF_ERROR(ApplyPlacement(job, &model));
-  if (share.placed()) WEFT_RETURN_IF_ERROR(PlaceRest(share, &model));
+  WEFT_RETURN_IF_ERROR(PlaceOnRanks(job, share, &model));
   Programs out;
   WEFT_ASSIGN_OR_RETURN(out.classes, CountLogits(model));
   WEFT_ASSIGN_OR_RETURN(

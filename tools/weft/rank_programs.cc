@@ -233,7 +233,11 @@ absl::StatusOr<RankAssignment> RankPrograms::Assign(Graph* graph,
   for (Node* node : graph->Nodes()) {
     if (node->Is(OpId::kOutput)) node->device = "w0";
   }
-  return AssignRanks(*graph, share_.SizeOf(share_.pipe), micro_batches);
+  PipelineSpec pipeline = share_.pipeline;
+  if (micro_batches == 1) pipeline.stages = 0;  // nothing to overlap
+  pipeline.ranks = share_.SizeOf(share_.pipe);
+  pipeline.micro_batches = micro_batches;
+  return AssignRanks(*graph, pipeline);
 }
 
 template <typename Take>
@@ -264,6 +268,8 @@ absl::Status RankPrograms::NameStages(Graphs* graphs) {
               auto device, SplitDevice(node->device, node->name(), stages));
           node->device = absl::StrCat(
               "w", stage, device.second.empty() ? "" : "/", device.second);
+          // So that what is made of it is of the same phase on all ranks.
+          if (!where->phase.empty()) node->stage = where->phase[node->id()];
         }
         return absl::OkStatus();
       });

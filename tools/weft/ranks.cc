@@ -27,6 +27,7 @@ absl::Status TakeOffRanks(job::Job* job) {
   job->clear_mesh();
   job->clear_sharding();
   job->clear_zero();
+  job->clear_pipeline();
   for (job::Placement& placement : *job->mutable_placement()) {
     WEFT_ASSIGN_OR_RETURN(auto device,
                           SplitDevice(placement.device(), placement.scope(),
@@ -61,6 +62,30 @@ absl::StatusOr<std::string> PlacedScope(const job::Job& job, int ranks) {
   return std::string();
 }
 
+// What says which rank does what: placement on ranks (`placed` is a scope of
+// it) or the pipeline, and an axis for it.
+absl::Status CheckPipelineFits(const job::Job& job, const std::string& placed,
+                               const RankShare& share) {
+  const job::Pipeline& pipeline = job.pipeline();
+  if (pipeline.schedule().empty()) return absl::OkStatus();
+  if (pipeline.stages() == 0 && placed.empty()) {
+    return Bad(absl::StrCat("pipeline.schedule is '", pipeline.schedule(),
+                            "', but pipeline.stages is 0 and placement gives "
+                            "nothing to ranks"));
+  }
+  if (pipeline.stages() != 0 && !placed.empty()) {
+    return Bad(absl::StrCat(
+        "placement gives '", placed, "' to a rank, but pipeline.stages (",
+        pipeline.stages(), ") says itself which rank does what"));
+  }
+  if (share.pipe < 0) {
+    return Bad(absl::StrCat("pipeline.stages is ", pipeline.stages(),
+                            ", but the mesh (", share.mesh.ToString(),
+                            ") has no axis 'pipe'"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
   std::vector<MeshAxis> axes;
   for (const job::Axis& axis : job.mesh().axis()) {
@@ -69,7 +94,8 @@ absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
   const int count = static_cast<int>(ranks);
   if (axes.empty()) {
     WEFT_ASSIGN_OR_RETURN(std::string placed, PlacedScope(job, count));
-    axes = {{placed.empty() ? "data" : "pipe", count}};
+    const bool piped = !placed.empty() || !job.pipeline().schedule().empty();
+    axes = {{piped ? "pipe" : "data", count}};
   }
   WEFT_ASSIGN_OR_RETURN(share->mesh, Mesh::Create(axes));
   if (share->mesh.size() != count) {
@@ -88,7 +114,21 @@ absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
                             "' is on one rank of several, but the mesh (",
                             share->mesh.ToString(), ") has no axis 'pipe'"));
   }
-  return absl::OkStatus();
+  return CheckPipelineFits(job, placed, *share);
+}
+
+// On one rank a pipeline changes nothing.
+absl::Status SetPipeline(const job::Job& job, RankShare* share) {
+  const job::Pipeline& wanted = job.pipeline();
+  if (wanted.schedule().empty() || !share->placed()) return absl::OkStatus();
+  PipelineSpec& spec = share->pipeline;
+  WEFT_ASSIGN_OR_RETURN(spec.schedule,
+                        PipelineScheduleNamed(wanted.schedule()));
+  spec.ranks = share->SizeOf(share->pipe);
+  spec.stages =
+      wanted.stages() == 0 ? spec.ranks : static_cast<int>(wanted.stages());
+  spec.micro_batches = static_cast<int>(share->micro_batches);
+  return CheckPipeline(spec);
 }
 
 }  // namespace
@@ -117,6 +157,7 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                             " ranks) do not divide"));
   }
   share.micro_batches = share.all_micro_batches / sharers;
+  WEFT_RETURN_IF_ERROR(SetPipeline(job, &share));
   return share;
 }
 

@@ -6,7 +6,8 @@
 // A step is cut into micro-batches, all ranks together: the job's logical
 // shards or, without these, `micro_batches` for each rank. Rank r of R does the
 // r-th R-th of them. Where `placement` gives nodes to ranks ("w1/cpu:0"), the
-// ranks share the graph instead: each does its nodes, for all micro-batches.
+// ranks share the graph instead: each does its nodes, for all micro-batches. So
+// they do where `pipeline` cuts the model into stages.
 //
 // A job with a mesh does both, and more: its ranks are a grid. Those that
 // differ in the axis "data" share the micro-batches, those that differ in the
@@ -24,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/collectives/kinds.h"
+#include "compiler/pipeline/schedule.h"
 #include "core/mesh/mesh.h"
 #include "core/mesh/sbp.h"
 #include "core/proto/job.pb.h"
@@ -44,6 +46,9 @@ struct RankShare {
   Mesh mesh;
   int data = -1;  // axes of the mesh; -1: there is none
   int pipe = -1;
+  // Of the ranks of axis "pipe", where they work on several micro-batches at
+  // once.
+  PipelineSpec pipeline;
 
   int SizeOf(int axis) const { return axis < 0 ? 1 : mesh.axis(axis).size; }
   int PlaceOn(int axis) const {
@@ -60,13 +65,14 @@ struct RankShare {
 // Ranks that the mesh of a job has: the product of its axes, 1 without any.
 uint64_t MeshSize(const job::Job& job);
 
-// The job as one rank runs it alone: without a mesh and what splits values on
-// it, and with its nodes on its own devices.
+// The job as one rank runs it alone: without a mesh, what splits values on it
+// and a pipeline, and with its nodes on its own devices.
 absl::Status TakeOffRanks(job::Job* job);
 
 // Pre-condition: `job` is resolved. kBadJob, naming both sides, where the mesh
 // is of another size or has no axis "pipe" for nodes that are placed on ranks,
-// and where ranks, shards and batch do not divide each other.
+// and where ranks, shards and batch do not divide each other; for a pipeline
+// that placement contradicts or that has no such axis, and as CheckPipeline.
 absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                                       uint32_t ranks);
 

@@ -84,6 +84,40 @@ TEST(RanksTest, RanksThatDoNotFitTheMesh) {
   EXPECT_TRUE(ShareOfRank(Job({}, ""), 0, 2).ok());  // no mesh: as many as run
 }
 
+TEST(RanksTest, APipelineSharesTheModel) {
+  const job::Job job = Job({"micro_batches=8", "pipeline.stages=4"}, "");
+  EXPECT_EQ(job.pipeline().schedule(), "1f1b");
+  RankShare share = ShareOfRank(job, 3, 4).value();
+  EXPECT_TRUE(share.placed);
+  EXPECT_EQ(share.micro_batches, 8);
+  EXPECT_EQ(share.all_micro_batches, 8);
+  EXPECT_EQ(share.first_micro_batch(), 0);
+  EXPECT_EQ(share.pipeline.stages, 4);
+  EXPECT_EQ(share.pipeline.schedule, PipelineSchedule::k1F1B);
+  // One rank does as it does without.
+  share = ShareOfRank(job, 0, 1).value();
+  EXPECT_FALSE(share.placed);
+  EXPECT_EQ(share.pipeline.stages, 0);
+  EXPECT_EQ(share.micro_batches, 8);
+  ExpectRefused(job, 3, {"pipeline.stages is 4", "3 ranks"});
+  ExpectRefused(job, 2, {"'1f1b'", "4 on 2 ranks", "'interleaved'"});
+}
+
+// By hand every rank is a stage, and the order is by micro-batch unless a
+// schedule is named.
+TEST(RanksTest, APipelineOfPlacedNodes) {
+  const std::string placement = R"(placement { scope: "fc2.*" device: "w1" })";
+  const job::Job plain = Job({"micro_batches=4"}, placement);
+  EXPECT_EQ(ShareOfRank(plain, 0, 2).value().pipeline.stages, 0);
+  const job::Job gpipe =
+      Job({"micro_batches=4", "pipeline.schedule=gpipe"}, placement);
+  EXPECT_EQ(ShareOfRank(gpipe, 0, 2).value().pipeline.stages, 2);
+  ExpectRefused(Job({"pipeline.stages=2", "micro_batches=4"}, placement), 2,
+                {"'fc2.*' to 'w1'", "pipeline.stages (2)"});
+  ExpectRefused(Job({"pipeline.schedule=gpipe"}, ""), 2,
+                {"'gpipe'", "pipeline.stages is 0"});
+}
+
 absl::StatusOr<CollectiveAlgorithm> Algorithm(const std::string& name,
                                               uint32_t logical_shards = 0) {
   job::Job job;
