@@ -233,7 +233,7 @@ TEST(PipelineTest, WhatCannotBeIsRefusedAndLeavesNothing) {
            {back,
             2,
             {"pipeline.stages=2", "micro_batches=4"},
-            "placement gives 'fc1.*' to 'w1', but pipeline.stages (2)"}}) {
+            "placement gives 'fc1.*' to a rank, but pipeline.stages (2)"}}) {
     SCOPED_TRACE(c.message);
     const absl::Status status = Train(OnRanks(c.job, c.ranks, c.sets)).status();
     EXPECT_TRUE(IsError(status, ErrorCode::kBadJob)) << status;

@@ -113,12 +113,12 @@ TEST(JobTest, ResolvedTextHasEveryDefault) {
         ASSERT_TRUE(ResolveJob("/jobs/job.txtpb", &job).ok());
         if (data == idx) {
           EXPECT_THAT(LeftOut(job),
-                      ElementsAre("precision.loss_scale", "mesh", "pipeline"));
+                      ElementsAre("precision.loss_scale", "mesh"));
         } else {
-          EXPECT_THAT(LeftOut(job),
-                      ElementsAre("data.eval.text.context",
-                                  "data.eval.text.stride", "data.normalize",
-                                  "precision.loss_scale", "mesh", "pipeline"));
+          EXPECT_THAT(
+              LeftOut(job),
+              ElementsAre("data.eval.text.context", "data.eval.text.stride",
+                          "data.normalize", "precision.loss_scale", "mesh"));
         }
         const std::string printed = JobText(job);
         for (const std::string& zero : zeros) {

@@ -88,7 +88,7 @@ TEST(RanksTest, APipelineSharesTheModel) {
   const job::Job job = Job({"micro_batches=8", "pipeline.stages=4"}, "");
   EXPECT_EQ(job.pipeline().schedule(), "1f1b");
   RankShare share = ShareOfRank(job, 3, 4).value();
-  EXPECT_TRUE(share.placed);
+  EXPECT_TRUE(share.placed());
   EXPECT_EQ(share.micro_batches, 8);
   EXPECT_EQ(share.all_micro_batches, 8);
   EXPECT_EQ(share.first_micro_batch(), 0);
@@ -96,7 +96,7 @@ TEST(RanksTest, APipelineSharesTheModel) {
   EXPECT_EQ(share.pipeline.schedule, PipelineSchedule::k1F1B);
   // One rank does as it does without.
   share = ShareOfRank(job, 0, 1).value();
-  EXPECT_FALSE(share.placed);
+  EXPECT_FALSE(share.placed());
   EXPECT_EQ(share.pipeline.stages, 0);
   EXPECT_EQ(share.micro_batches, 8);
   ExpectRefused(job, 3, {"pipeline.stages is 4", "3 ranks"});
@@ -113,9 +113,23 @@ TEST(RanksTest, APipelineOfPlacedNodes) {
       Job({"micro_batches=4", "pipeline.schedule=gpipe"}, placement);
   EXPECT_EQ(ShareOfRank(gpipe, 0, 2).value().pipeline.stages, 2);
   ExpectRefused(Job({"pipeline.stages=2", "micro_batches=4"}, placement), 2,
-                {"'fc2.*' to 'w1'", "pipeline.stages (2)"});
+                {"'fc2.*' to a rank", "pipeline.stages (2)"});
   ExpectRefused(Job({"pipeline.schedule=gpipe"}, ""), 2,
                 {"'gpipe'", "pipeline.stages is 0"});
+}
+
+TEST(RanksTest, APipelineOnAMesh) {
+  const std::string mesh = R"(mesh { axis { name: "data" size: 2 }
+                                     axis { name: "pipe" size: 2 } })";
+  const job::Job job = Job({"micro_batches=4", "pipeline.stages=2"}, mesh);
+  const RankShare share = ShareOfRank(job, 3, 4).value();
+  EXPECT_EQ(share.pipeline.stages, 2);
+  EXPECT_EQ(share.pipeline.ranks, 2);
+  EXPECT_EQ(share.pipeline.micro_batches, 4);
+  EXPECT_EQ(share.all_micro_batches, 8);
+  ExpectRefused(Job({"micro_batches=4", "pipeline.stages=2"},
+                    R"(mesh { axis { name: "data" size: 2 } })"),
+                2, {"pipeline.stages is 2", "data=2", "no axis 'pipe'"});
 }
 
 absl::StatusOr<CollectiveAlgorithm> Algorithm(const std::string& name,
