@@ -23,8 +23,9 @@
 namespace weft::plan {
 
 // `plans` by rank, of one program. kPlansDiffer, naming the first channel with
-// what both ranks say of it, where an end is missing or the ends are not alike,
-// or naming both pipelines;
+// what both ranks say of it, where an end is missing or the ends are not alike
+// (what each decided, where names tell: core/graph/channels.h), or naming both
+// pipelines;
 // kBadPlan where a plan is not well formed or not of its rank.
 absl::StatusOr<Plan> JoinRanks(absl::Span<const Plan* const> plans);
 
