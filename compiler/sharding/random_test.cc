@@ -303,7 +303,7 @@ class RandomShardingTest : public testing::Test {
 };
 
 TEST_F(RandomShardingTest, DemandsAreMet) {
-  const int programs = Programs(40);
+  const int programs = Programs(25);
   for (int i = 0; i < programs; ++i) {
     Run(FirstSeed() + i, Mode::kDemands, /*compile=*/i % 20 == 0);
     if (HasFailure()) return;
