@@ -14,6 +14,7 @@
 // make the same plans print the same hashes.
 #include "compiler/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -49,6 +50,7 @@ struct Options {
   int width = 8;
   std::string algorithm = "auto";
   bool tree = false;
+  int parts = 1;
 };
 
 // Seconds by phase, in order.
@@ -73,10 +75,10 @@ class Phases {
 absl::StatusOr<Graph> BuildTraining(const Options& options, int layers,
                                     int ranks) {
   models::ModelInput input;
-  input.batch = 2;
+  input.batch = std::max(2, options.parts);
   models::ModelArgs args;
   training::TrainingSpec spec;
-  spec.micro_batches = 2 * ranks;
+  spec.micro_batches = 2 * ranks / options.parts;
   spec.optimizer.kind = training::OptimizerSpec::Kind::kAdamW;
   spec.optimizer.clip_norm = 1;
   spec.optimizer.weight_decay = 0.01;
@@ -85,7 +87,7 @@ absl::StatusOr<Graph> BuildTraining(const Options& options, int layers,
     input.context = 8;
     args = {{"layers", absl::StrCat(layers)},
             {"width", absl::StrCat(options.width)},
-            {"heads", "2"}};
+            {"heads", absl::StrCat(std::max(2, options.parts))}};
   } else {
     input.image = Shape({28, 28});
     spec.data.image = input.image;
@@ -120,13 +122,12 @@ absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Options& options) {
       absl::StrCat("no algorithm '", options.algorithm, "'"));
 }
 
-// Rank 0's share of the micro-batches of all.
-absl::Status TakeShare(const Options& options, int micro_batches, int ranks,
-                       Graph* graph) {
+// Rank 0's part on one axis of a mesh.
+absl::Status TakeShare(const Options& options, int axis, int micro_batches,
+                       const Mesh& mesh, Graph* graph) {
   ShardingSpec spec;
-  WEFT_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Create({{"data", ranks}}));
-  spec.meshes = {mesh};
-  spec.shares_micro_batches = true;
+  spec.meshes = {mesh.Through(0, {axis})};
+  spec.shares_micro_batches = axis == 0;
   spec.micro_batches = micro_batches;
   LoweringOptions lowering;
   WEFT_ASSIGN_OR_RETURN(lowering.algorithm, AlgorithmOf(options));
@@ -148,12 +149,19 @@ absl::Status Run(const Options& options, int layers, int ranks) {
   compile.done = [&](absl::string_view step) { phases.Done(step); };
   WEFT_ASSIGN_OR_RETURN(Graph graph, BuildTraining(options, layers, ranks));
   phases.Done("build");
+  WEFT_ASSIGN_OR_RETURN(Mesh mesh,
+                        Mesh::Create({{"data", ranks / options.parts},
+                                      {"model", options.parts}}));
+  const int micro_batches = compile.micro_batches * mesh.axis(0).size;
+  if (options.parts > 1) {
+    WEFT_RETURN_IF_ERROR(TakeShare(options, 1, micro_batches, mesh, &graph));
+    phases.Done("values");
+  }
   WEFT_RETURN_IF_ERROR(RunPasses(compile.devices, &oracle, &graph));
   phases.Done("passes");
   const int nodes = graph.num_nodes();
-  if (ranks > 1) {
-    WEFT_RETURN_IF_ERROR(
-        TakeShare(options, compile.micro_batches * ranks, ranks, &graph));
+  if (mesh.axis(0).size > 1) {
+    WEFT_RETURN_IF_ERROR(TakeShare(options, 0, micro_batches, mesh, &graph));
   }
   phases.Done("lowering");
   WEFT_ASSIGN_OR_RETURN(plan::Plan plan, Compile(graph, compile, oracle));
@@ -190,6 +198,8 @@ int Main(int argc, char** argv) {
   app.add_option("--width", options.width, "of gpt, an even number");
   app.add_option("--ranks", options.ranks)->delimiter(',');
   app.add_option("--algorithm", options.algorithm, "of the sums over ranks");
+  app.add_option("--parts", options.parts,
+                 "ranks of an axis that shares values; divides --ranks");
   app.add_flag("--tree", options.tree, "only sums of the order class TREE");
   CLI11_PARSE(app, argc, argv);
   if (options.model != "gpt") options.layers = {0};

@@ -229,19 +229,53 @@ class Chooser {
     return ways_[node][choice_[node]];
   }
 
+  // How often each value is read in each way, by node and result; a value may
+  // have thousands of readers, and few ways.
+  using Ways = std::vector<std::pair<NdSbp, int>>;
+
+  void CountReaders() {
+    readers_.resize(graph_.id_bound());
+    updates_.resize(graph_.id_bound());
+    for (const Node* node : graph_.Nodes()) {
+      readers_[node->id()].resize(node->num_outputs());
+    }
+    for (const Node* node : graph_.Nodes()) {
+      CountOperands(*node, 1);
+      for (int i = 0; i < node->num_updated(); ++i) {
+        updates_[node->input(i).node].emplace_back(node->id(), i);
+      }
+    }
+  }
+
+  void CountOperands(const Node& node, int by) {
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value v = node.input(static_cast<int>(i));
+      if (!v.valid()) continue;
+      const NdSbp& way = Chosen(node.id()).inputs[i];
+      Ways& ways = readers_[v.node][v.index];
+      auto at = std::find_if(ways.begin(), ways.end(),
+                             [&](const auto& w) { return w.first == way; });
+      if (at == ways.end()) at = ways.insert(ways.end(), {way, 0});
+      at->second += by;
+    }
+  }
+
+  void Choose(const Node& node, int choice) {
+    CountOperands(node, -1);
+    choice_[node.id()] = choice;
+    CountOperands(node, 1);
+  }
+
   // All ways of reading it, each once.
   double ValueCost(Value v) {
     const NdSbp& made = Chosen(v.node).outputs[v.index];
-    const auto given = given_.find(v);
-    const NdSbp& found = given == given_.end() ? made : given->second;
+    const NdSbp& found = Found(v);
+    for (auto [reader, position] : updates_[v.node]) {
+      if (Chosen(reader).inputs[position] != found) return kImpossible;
+    }
     double cost = BoxingCost(v, made, found);
-    std::set<NdSbp> ways;
-    for (auto [reader, position] : graph_.Uses(v)) {
-      const NdSbp& way = Chosen(reader).inputs[position];
-      if (IsUpdated(*graph_.node(reader), position) && way != found) {
-        return kImpossible;
-      }
-      if (ways.insert(way).second) cost += BoxingCost(v, found, way);
+    for (const auto& [way, readers] : readers_[v.node][v.index]) {
+      if (readers > 0) cost += BoxingCost(v, found, way);
     }
     return cost;
   }
@@ -262,6 +296,7 @@ class Chooser {
   // whatever the number of its readers.
   absl::Status Improve() {
     constexpr int kRounds = 20;
+    CountReaders();
     for (int round = 0; round < kRounds; ++round) {
       bool changed = false;
       for (const Node* node : graph_.Nodes()) {
@@ -291,13 +326,12 @@ class Chooser {
   }
 
   bool ImproveNode(const Node& node) {
-    int& chosen = choice_[node.id()];
-    const int before = chosen;
+    const int before = choice_[node.id()];
     int best = before;
     double least = CostAround(node);
     for (int c = 0; c < static_cast<int>(ways_[node.id()].size()); ++c) {
       if (c == before) continue;
-      chosen = c;
+      Choose(node, c);
       const double cost = CostAround(node);
       // What differs by rounding alone is equal.
       if (cost < least * (1 - 1e-9)) {
@@ -305,7 +339,7 @@ class Chooser {
         best = c;
       }
     }
-    chosen = best;
+    Choose(node, best);
     return best != before;
   }
 
@@ -328,14 +362,13 @@ class Chooser {
   }
 
   std::string Why(const Node& node) {
-    int& chosen = choice_[node.id()];
-    const int kept = chosen;
+    const int kept = choice_[node.id()];
     std::vector<std::pair<double, int>> others;
     for (int c = 0; c < static_cast<int>(ways_[node.id()].size()); ++c) {
-      chosen = c;
+      Choose(node, c);
       others.emplace_back(CostAround(node), c);
     }
-    chosen = kept;
+    Choose(node, kept);
     const double cost = others[kept].first;
     others.erase(others.begin() + kept);
     std::stable_sort(others.begin(), others.end());
@@ -361,6 +394,9 @@ class Chooser {
   std::map<Value, NdSbp> given_;
   std::vector<std::vector<NodeSharding>> ways_;  // by node id
   std::vector<int> choice_;                      // by node id
+  std::vector<std::vector<Ways>> readers_;       // by node id and result
+  // By node id: who updates the variable, and at which operand.
+  std::vector<std::vector<std::pair<int32_t, int>>> updates_;
 };
 
 std::string List(const std::vector<NdSbp>& sbps) {
