@@ -202,26 +202,42 @@ class Chooser {
     return cost;
   }
 
+  // In a list that has each once; put at its end where it is new.
+  static size_t IndexOf(const NdSbp& sbp, std::vector<const NdSbp*>* list) {
+    const auto it =
+        std::find_if(list->begin(), list->end(),
+                     [&](const NdSbp* known) { return *known == sbp; });
+    const size_t index = it - list->begin();
+    if (it == list->end()) list->push_back(&sbp);
+    return index;
+  }
+
   void AddPair(const Node& reader, size_t i, Value v, MinSum* problem) {
     const std::vector<NodeSharding>& from = ways_[v.node];
     const std::vector<NodeSharding>& to = ways_[reader.id()];
     if (from.size() == 1 && to.size() == 1) return;
-    std::map<std::pair<const NdSbp, const NdSbp>, double> known;
-    std::vector<double> table;
-    table.reserve(from.size() * to.size());
-    bool any = false;
+    // Many ways leave or read a value alike: each pair is asked for once.
+    std::vector<const NdSbp*> made, read;
+    std::vector<size_t> of_from, of_to;
     for (const NodeSharding& f : from) {
-      for (const NodeSharding& t : to) {
-        const auto [at, is_new] =
-            known.try_emplace({f.outputs[v.index], t.inputs[i]}, 0);
-        if (is_new) {
-          at->second = UseCost(v, f.outputs[v.index], reader,
-                               static_cast<int>(i), t.inputs[i]);
-        }
-        any = any || at->second != 0;
-        table.push_back(at->second);
+      of_from.push_back(IndexOf(f.outputs[v.index], &made));
+    }
+    for (const NodeSharding& t : to) {
+      of_to.push_back(IndexOf(t.inputs[i], &read));
+    }
+    std::vector<double> costs;
+    for (const NdSbp* f : made) {
+      for (const NdSbp* t : read) {
+        costs.push_back(UseCost(v, *f, reader, static_cast<int>(i), *t));
       }
     }
+    std::vector<double> table;
+    table.reserve(from.size() * to.size());
+    for (size_t f : of_from) {
+      for (size_t t : of_to) table.push_back(costs[f * read.size() + t]);
+    }
+    const bool any = std::any_of(costs.begin(), costs.end(),
+                                 [](double cost) { return cost != 0; });
     if (any) problem->AddPair(v.node, reader.id(), table);
   }
 
