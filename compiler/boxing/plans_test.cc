@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/boxing/between.h"
 #include "compiler/boxing/testing.h"
 #include "compiler/pass/registry.h"
 #include "compiler/testing/fake_oracle.h"
@@ -18,6 +19,16 @@ namespace weft {
 namespace {
 
 constexpr int kMicroBatches = 2;
+
+// "x", of micro-batches or of the step.
+Value SourceOf(Graph* graph, const TensorType& type, bool micro) {
+  auto node = micro ? graph->Add("weft.DataSource", "x", {},
+                                 DataSourceAttrs("x", {type}), 1)
+                    : graph->Add("weft.Variable", "x", {},
+                                 VariableAttrs(type, VariableInit::Zeros()));
+  EXPECT_TRUE(node.ok()) << node.status();
+  return (*node)->output(0);
+}
 
 class PlansTest : public testing::TestWithParam<std::vector<int>> {
  protected:
@@ -49,14 +60,9 @@ class PlansTest : public testing::TestWithParam<std::vector<int>> {
     const TensorType whole = {DType::kF32, {12, 24}};
     const Shape local = *LocalShape(whole.shape, layouts[0], costs_.mesh());
     Graph graph(absl::StrCat("rank", rank));
-    const TensorType part = {whole.dtype, local};
-    Node* source = micro
-                       ? *graph.Add("weft.DataSource", "x", {},
-                                    DataSourceAttrs("x", {part}), 1)
-                       : *graph.Add("weft.Variable", "x", {},
-                                    VariableAttrs(part, VariableInit::Zeros()));
+    const Value x = SourceOf(&graph, {whole.dtype, local}, micro);
     GraphEmitter emit(&graph, "t", "test");
-    Expr y = Expr(emit, source->output(0)) * 2.0 + 1.0;
+    Expr y = Expr(emit, x) * 2.0 + 1.0;
     for (size_t i = 0; i + 1 < layouts.size(); ++i) {
       Boxing b;
       b.costs = &costs_;
@@ -132,6 +138,56 @@ TEST_P(PlansTest, AreKeptByPassesAndProved) {
     CompileOptions options;
     options.devices = {HostDevice()};
     options.micro_batches = micro ? kMicroBatches : 1;
+    FakeOracle oracle;
+    auto job = CompileGraphs(graphs, options, oracle);
+    ASSERT_TRUE(job.ok()) << job.status();
+  }
+}
+
+// From stage to stage of a pipeline, and between meshes that share ranks.
+TEST(MeshPlansTest, AreProved) {
+  LayoutRandom random(5);
+  const std::vector<std::vector<int>> second = {
+      {4, 5, 6}, {2, 4, 1}, {3, 2, 1, 0}, {6}};
+  for (int i = 0; i < 24; ++i) {
+    const bool micro = i % 2 == 1;
+    const std::vector<int>& ranks = second[i / 2 % 4];
+    BoxingCosts from(*Mesh::Create({{"a", 2}, {"b", 2}}));
+    BoxingCosts to(
+        *Mesh::Create({{"c", static_cast<int>(ranks.size())}}, ranks));
+    const Sbp ways[] = {Sbp::Broadcast(), Sbp::Split(0), Sbp::Split(1, 2),
+                        Sbp::Partial()};
+    MeshBoxing b;
+    b.from_costs = &from;
+    b.to_costs = &to;
+    b.from = {ways[random.Below(4)], ways[random.Below(4)]};
+    b.to = {ways[random.Below(4)]};
+    b.name = "x/moved";
+    b.rate = micro ? "micro" : "step";
+    SCOPED_TRACE(absl::StrCat(ToString(b.from), " to ", ToString(b.to), " on ",
+                              to.mesh().ToString()));
+    const TensorType whole = {DType::kF32, {24, 24}};
+    std::vector<Graph> graphs;
+    for (b.rank = 0; b.rank < 7; ++b.rank) {
+      Graph& graph = graphs.emplace_back("g");
+      GraphEmitter emit(&graph, "t", "test");
+      Value x;
+      if (b.rank < 4) {
+        x = SourceOf(
+            &graph,
+            {whole.dtype, *LocalShape(whole.shape, b.from, from.mesh())},
+            micro);
+        x = Expr(emit, x) * 2.0;
+      }
+      auto y = AddMeshBoxing(&graph, b, x, whole);
+      ASSERT_TRUE(y.ok()) << y.status();
+      if (y->valid()) {
+        emit.Emit("weft.Output", {Expr(emit, *y) * 0.5}, {{"name", "y"}}, 0);
+      }
+      ASSERT_TRUE(emit.status().ok()) << emit.status();
+    }
+    CompileOptions options;
+    options.devices = {HostDevice()};
     FakeOracle oracle;
     auto job = CompileGraphs(graphs, options, oracle);
     ASSERT_TRUE(job.ok()) << job.status();
