@@ -147,8 +147,20 @@ class Chooser {
     // Of an Accumulate that takes parts: the micro-batches that the members are
     // at are parts of a sum.
     const NdSbp& real = micro ? partial_ : from;
-    const double seconds = costs_.Seconds(real, to, graph_.type(v));
+    const double seconds = costs_.Seconds(real, to, graph_.type(v)) +
+                           NumCollectives(real, to) * spec_.rate.collective_s;
     return std::min(seconds, kImpossible) * Weight(v.node);
+  }
+
+  // At least; slices and padding move nothing.
+  static int NumCollectives(const NdSbp& from, const NdSbp& to) {
+    int out = 0;
+    for (size_t axis = 0; axis < from.size(); ++axis) {
+      const bool stays = from[axis] == to[axis] || from[axis].is_broadcast() ||
+                         (from[axis].is_split() && to[axis].is_partial());
+      out += stays ? 0 : 1;
+    }
+    return out;
   }
 
   // Of a reader that must find the value as it lies.

@@ -50,10 +50,12 @@ struct ShardingConstraint {
   std::string source;  // what said so, for messages
 };
 
-// What a member's kernels do in a second.
+// What a member's kernels do in a second, and what a collective takes beyond
+// its links: its tasks, and ranks that wake each other.
 struct ComputeRate {
   double flops_per_s = 8e10;
   double bytes_per_s = 8e9;
+  double collective_s = 20e-6;
 };
 
 struct ShardingSpec {
