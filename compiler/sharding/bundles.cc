@@ -9,13 +9,6 @@
 #include "core/ops/expr.h"
 
 namespace weft {
-namespace {
-
-// Operands of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
-constexpr size_t kMaxTogether = 64;
-
-}  // namespace
-
 std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
     const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes) {
   std::vector<int32_t> sorted = sums;
@@ -39,23 +32,16 @@ std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
   return out;
 }
 
-absl::StatusOr<std::vector<Value>> SumTogether(
-    const Graph& graph, const Bundle& bundle, absl::Span<const Value> parts,
-    Graph* out,
-    const std::function<absl::StatusOr<Value>(const std::string&, Value)>&
-        sum) {
-  const Node& first = *graph.node(bundle.sums[0]);
+absl::StatusOr<std::vector<Value>> TravelTogether(const Together& together,
+                                                  absl::Span<const Value> parts,
+                                                  Graph* out,
+                                                  const MoveValue& move) {
   if (parts.size() == 1) {
-    WEFT_ASSIGN_OR_RETURN(Value total,
-                          sum(absl::StrCat(first.name(), "/ranks"), parts[0]));
+    WEFT_ASSIGN_OR_RETURN(Value total, move(together.name, parts[0]));
     return std::vector<Value>{total};
   }
-  const std::string name = absl::StrCat(
-      first.name(), "..", graph.node(bundle.sums.back())->name(), "/ranks");
-  GraphEmitter emit(out, name,
-                    absl::StrCat("sharding: ", parts.size(),
-                                 " sums over ranks travel together"));
-  emit.set_placement(first.device, first.stage);
+  GraphEmitter emit(out, together.name, together.why);
+  emit.set_placement(together.device, together.stage);
   std::vector<Value> flat;
   for (Value part : parts) {
     const Expr value(emit, part);
@@ -63,7 +49,7 @@ absl::StatusOr<std::vector<Value>> SumTogether(
   }
   const Value joined = emit.Emit1("Concat", flat, {{"axis", 0}});
   WEFT_RETURN_IF_ERROR(emit.status());
-  WEFT_ASSIGN_OR_RETURN(Value total, sum(name, joined));
+  WEFT_ASSIGN_OR_RETURN(Value total, move(together.name, joined));
   std::vector<Value> totals;
   int64_t begin = 0;
   for (Value part : parts) {
@@ -77,6 +63,26 @@ absl::StatusOr<std::vector<Value>> SumTogether(
   }
   WEFT_RETURN_IF_ERROR(emit.status());
   return totals;
+}
+
+absl::StatusOr<std::vector<Value>> SumTogether(const Graph& graph,
+                                               const Bundle& bundle,
+                                               absl::Span<const Value> parts,
+                                               Graph* out,
+                                               const MoveValue& sum) {
+  const Node& first = *graph.node(bundle.sums[0]);
+  Together together;
+  together.name = first.name();
+  if (parts.size() > 1) {
+    absl::StrAppend(&together.name, "..",
+                    graph.node(bundle.sums.back())->name());
+  }
+  together.name += "/ranks";
+  together.why = absl::StrCat("sharding: ", parts.size(),
+                              " sums over ranks travel together");
+  together.device = first.device;
+  together.stage = first.stage;
+  return TravelTogether(together, parts, out, sum);
 }
 
 }  // namespace weft

@@ -29,12 +29,32 @@ struct Bundle {
 std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
     const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes);
 
-// Joins `parts`, one for each sum of the bundle, makes `sum` of that, and takes
-// it apart again. `sum` gets a name and a value of `out`.
-absl::StatusOr<std::vector<Value>> SumTogether(
-    const Graph& graph, const Bundle& bundle, absl::Span<const Value> parts,
-    Graph* out,
-    const std::function<absl::StatusOr<Value>(const std::string&, Value)>& sum);
+// Operands of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
+inline constexpr size_t kMaxTogether = 64;
+
+// What moves a value between ranks: gets a name and a value of the graph.
+using MoveValue =
+    std::function<absl::StatusOr<Value>(const std::string&, Value)>;
+
+struct Together {
+  std::string name;  // of what is made
+  std::string why;
+  std::string device;
+  int stage = -1;
+};
+
+// Joins `parts`, makes `move` of that, and takes it apart again.
+absl::StatusOr<std::vector<Value>> TravelTogether(const Together& together,
+                                                  absl::Span<const Value> parts,
+                                                  Graph* out,
+                                                  const MoveValue& move);
+
+// The same with parts that are one for each sum of the bundle.
+absl::StatusOr<std::vector<Value>> SumTogether(const Graph& graph,
+                                               const Bundle& bundle,
+                                               absl::Span<const Value> parts,
+                                               Graph* out,
+                                               const MoveValue& sum);
 
 }  // namespace weft
 

@@ -36,6 +36,9 @@ struct DataParallelSpec {
   bool fixed_order = false;
   int64_t chunk_elements = 0;
   int64_t bundle_bytes = int64_t{1} << 20;
+  bool first_decides = false;
+  std::string split;  // a variable of which this dimension is cut
+  int split_dim = 0;
 };
 
 // The graph of all micro-batches becomes that of one rank.
@@ -48,8 +51,13 @@ absl::Status MakeDataParallel(Graph* graph, const DataParallelSpec& spec) {
     if (!node->Is(OpId::kAccumulate)) continue;
     sharing.micro_batches = static_cast<int>(graph->View(*node).Int("count"));
   }
+  if (!spec.split.empty()) {
+    const Value v = graph->FindNode(spec.split)->output(0);
+    sharing.constraints = {{v, 0, Sbp::Split(spec.split_dim), "test"}};
+  }
   WEFT_ASSIGN_OR_RETURN(Sharding sharding, ChooseSharding(*graph, sharing));
   LoweringOptions options;
+  options.first_decides = spec.first_decides;
   options.member = spec.rank;
   options.algorithm = spec.algorithm;
   options.fixed_order = spec.fixed_order;
@@ -325,6 +333,187 @@ TEST(DataParallelTest, ControlEdgesSurvive) {
     }
     EXPECT_EQ(found, 2);
   }
+}
+
+// ---- Devices with other bits
+
+// Every number that this rank computes is a little larger than the reference's,
+// as on a device of another kind.
+void ComputeWithOtherBits(Graph* graph) {
+  for (Node* node : graph->Nodes()) {
+    const bool computes = node->Is(OpId::kMul) || node->Is(OpId::kAdd) ||
+                          node->Is(OpId::kSub) || node->Is(OpId::kSqrt) ||
+                          node->Is(OpId::kMatMul) || node->Is(OpId::kDiv) ||
+                          node->Is(OpId::kLearningRate) ||
+                          node->Is(OpId::kRandomUniform);
+    if (!computes || node->output_type(0).dtype != DType::kF32) continue;
+    const Value exact = node->output(0);
+    const Value factor =
+        graph
+            ->Add("Constant", node->name() + "/factor", {},
+                  {{"value", Literal::Of<float>({}, {1 + 1e-6f})}})
+            .value()
+            ->output(0);
+    const auto uses = graph->Uses(exact);
+    const std::vector<std::pair<int32_t, int>> readers(uses.begin(),
+                                                       uses.end());
+    Node* other =
+        graph->Add("Mul", node->name() + "/other", {exact, factor}).value();
+    for (auto [reader, position] : readers) {
+      ASSERT_TRUE(graph->SetInput(reader, position, other->output(0)).ok());
+    }
+  }
+}
+
+struct TwoDevices {
+  std::vector<Graph> graphs;
+  std::vector<Feeds> state;  // by rank
+  std::vector<InterpretResult> last;
+};
+
+// Steps of two ranks, of which the second has another device.
+TwoDevices StepsOfTwoDevices(const Model& model, DataParallelSpec spec,
+                             int steps, bool unlike = true) {
+  TwoDevices out;
+  spec.ranks = 2;
+  for (spec.rank = 0; spec.rank < 2; ++spec.rank) {
+    out.graphs.push_back(TrainGraph(model, 4));
+    absl::Status status = MakeDataParallel(&out.graphs.back(), spec);
+    EXPECT_TRUE(status.ok()) << status;
+    if (unlike && spec.rank == 1) ComputeWithOtherBits(&out.graphs.back());
+    EXPECT_TRUE(VerifyGraph(out.graphs.back()).ok());
+    out.state.push_back(InitialState(out.graphs.back()));
+  }
+  for (int step = 0; step < steps; ++step) {
+    std::vector<RankProgram> job(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      job[rank].graph = &out.graphs[rank];
+      job[rank].feeds = out.state[rank];
+      for (int m = 0; m < 2; ++m) {
+        job[rank].micro_feeds.push_back(MicroFeeds(model, rank * 2 + m));
+      }
+    }
+    // The nodes that make the bits differ have changed the order of that rank.
+    auto result =
+        InterpretJob(job, unlike ? JobOrder::kReady : JobOrder::kInOrder);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (!result.ok()) return out;
+    out.last = *std::move(result);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (auto& [name, value] : out.last[rank].variables) {
+        out.state[rank][name] = {value};
+      }
+    }
+  }
+  return out;
+}
+
+TEST(OtherBitsTest, WhatTheFirstDecidesIsEqualOnAllRanks) {
+  for (const Model& model : Models()) {
+    for (int64_t bundle_bytes : {0, 64, 1 << 20}) {
+      SCOPED_TRACE(model.name);
+      DataParallelSpec spec;
+      spec.bundle_bytes = bundle_bytes;
+      spec.first_decides = true;
+      const TwoDevices decided = StepsOfTwoDevices(model, spec, 3);
+      ASSERT_EQ(decided.last.size(), 2u);
+      EXPECT_EQ(decided.state[0], decided.state[1]);
+      EXPECT_EQ(decided.last[0].outputs, decided.last[1].outputs);
+      EXPECT_FALSE(decided.last[0].outputs.empty());
+      // Without it the ranks go apart, so that the above says something.
+      spec.first_decides = false;
+      const TwoDevices apart = StepsOfTwoDevices(model, spec, 3);
+      EXPECT_NE(apart.state[0], apart.state[1]);
+      EXPECT_NE(apart.last[0].outputs, apart.last[1].outputs);
+    }
+  }
+}
+
+// Parts have one owner; what goes with them, as a norm, is decided.
+TEST(OtherBitsTest, PartsAreTheirOwnersAndTheRestIsDecided) {
+  const Model model = Models()[0];
+  DataParallelSpec spec;
+  spec.first_decides = true;
+  const Graph train = TrainGraph(model, 4);
+  for (const Node* node : train.Nodes()) {
+    if (!node->Is(OpId::kVariable)) continue;
+    const Shape& shape = node->output_type(0).shape;
+    for (int d = 0; d < shape.rank() && spec.split.empty(); ++d) {
+      if (shape.dim(d) % 2 != 0) continue;
+      spec.split = node->name();
+      spec.split_dim = d;
+    }
+  }
+  ASSERT_FALSE(spec.split.empty());
+  const TwoDevices job = StepsOfTwoDevices(model, spec, 3);
+  ASSERT_EQ(job.last.size(), 2u);
+  int whole = 0, parts = 0;
+  for (const auto& [name, value] : job.state[0]) {
+    const bool part = name.find(spec.split) == 0;
+    part ? ++parts : ++whole;
+    if (!part) {
+      EXPECT_EQ(value, job.state[1].at(name)) << name;
+    }
+  }
+  EXPECT_GT(whole, 2);
+  EXPECT_GE(parts, 2);  // with its velocity
+  EXPECT_EQ(job.last[0].outputs, job.last[1].outputs);
+}
+
+// No rank waits for another in the wrong order. (A new value is computed step
+// by step where an update op does it at once: not the bits of one rank.)
+TEST(OtherBitsTest, AlikeRanksAgreeInOrder) {
+  for (const Model& model : Models()) {
+    DataParallelSpec spec;
+    spec.fixed_order = true;
+    spec.first_decides = true;
+    const TwoDevices job = StepsOfTwoDevices(model, spec, 1, /*unlike=*/false);
+    ASSERT_EQ(job.last.size(), 2u);
+    EXPECT_TRUE(Same(job.last[0], job.last[1]));
+    const InterpretResult whole = WholeStep(model, 4);
+    ASSERT_EQ(whole.variables.size(), job.last[0].variables.size());
+    for (const auto& [name, value] : whole.variables) {
+      const auto x = value.ToDoubles();
+      const auto y = job.last[0].variables.at(name).ToDoubles();
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(x[i], y[i], 1e-6) << name << " " << i;
+      }
+    }
+  }
+}
+
+// One rank's losses: other bits, and nearly the same numbers.
+TEST(OtherBitsTest, LossesAreNearThoseOfOneDevice) {
+  const Model model = Models()[0];
+  DataParallelSpec spec;
+  spec.first_decides = true;
+  const TwoDevices job = StepsOfTwoDevices(model, spec, 1);
+  const InterpretResult whole = WholeStep(model, 4);
+  ASSERT_EQ(job.last.size(), 2u);
+  for (const auto& [name, values] : whole.outputs) {
+    EXPECT_NEAR(values[0].ToDoubles()[0],
+                job.last[0].outputs.at(name)[0].ToDoubles()[0], 1e-4)
+        << name;
+  }
+}
+
+TEST(OtherBitsTest, WhatWaitsForAnUpdateIsRefused) {
+  Graph graph = ParseGraph(R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [2]}
+%n = weft.Accumulate(%x) {count: 4}
+%v = weft.Variable() {dtype: f32, shape: [2]}
+%up = weft.Assign(%v, %n)
+%late = Abs(%n) control(%up)
+%o = weft.Output(%late) {name: "o"}
+})")
+                    .value();
+  DataParallelSpec spec;
+  spec.ranks = 2;
+  spec.first_decides = true;
+  absl::Status status = MakeDataParallel(&graph, spec);
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadGraph)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'late'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'up'"));
 }
 
 // ---- Bundles

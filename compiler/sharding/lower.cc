@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/boxing/boxing.h"
 #include "compiler/placement/device_names.h"
+#include "compiler/sharding/agree.h"
 #include "compiler/sharding/bundles.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -58,7 +59,16 @@ class Lowerer {
     // first is read.
     WEFT_ASSIGN_OR_RETURN(order, whole_.TopologicalOrder(after_sums_));
     lowered_.assign(whole_.id_bound(), -1);
-    for (const Node* node : order) WEFT_RETURN_IF_ERROR(Lower(*node));
+    std::vector<const Node*> ends;
+    for (const Node* node : order) {
+      WEFT_ASSIGN_OR_RETURN(const bool end, IsDecided(*node));
+      if (end) {
+        ends.push_back(node);
+      } else {
+        WEFT_RETURN_IF_ERROR(Lower(*node));
+      }
+    }
+    WEFT_RETURN_IF_ERROR(LowerDecided(ends));
     return std::move(out_);
   }
 
@@ -115,8 +125,7 @@ class Lowerer {
 
   // ---- one node ----
 
-  absl::Status Lower(const Node& node) {
-    const NodeSharding& sharding = sharding_.nodes[node.id()];
+  absl::StatusOr<std::vector<Value>> Operands(const Node& node) {
     std::vector<Value> inputs;
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const Value v = node.input(static_cast<int>(i));
@@ -124,13 +133,24 @@ class Lowerer {
         inputs.push_back({});
         continue;
       }
-      WEFT_ASSIGN_OR_RETURN(Value local, Read(v, sharding.inputs[i], node));
+      WEFT_ASSIGN_OR_RETURN(
+          Value local, Read(v, sharding_.nodes[node.id()].inputs[i], node));
       inputs.push_back(local);
     }
+    return inputs;
+  }
+
+  absl::Status Lower(const Node& node) {
+    WEFT_ASSIGN_OR_RETURN(std::vector<Value> inputs, Operands(node));
     if (shares() && node.Is(OpId::kAccumulate) && here_ == 1) {
       lowered_[node.id()] = inputs[0].node;
       return Made(node, {inputs[0]});
     }
+    return Add(node, inputs);
+  }
+
+  absl::Status Add(const Node& node, const std::vector<Value>& inputs) {
+    const NodeSharding& sharding = sharding_.nodes[node.id()];
     WEFT_ASSIGN_OR_RETURN(AttrMap attrs, Attrs(node, sharding));
     WEFT_ASSIGN_OR_RETURN(
         Node * local, out_.Add(node.op(), node.name(), inputs, std::move(attrs),
@@ -293,6 +313,148 @@ class Lowerer {
     return std::max(0, device.first);
   }
 
+  // ---- what the first member decides ----
+
+  // A node that ends a step: an update or output that is not of micro-batches.
+  bool EndsStep(const Node& node) const {
+    return (node.Is(OpId::kOutput) ||
+            node.schema().effect == OpEffect::kUpdate) &&
+           rates_[node.id()] != Rate::kMicro;
+  }
+
+  absl::StatusOr<bool> IsDecided(const Node& node) const {
+    if (!options_.first_decides || !EndsStep(node)) return false;
+    const std::vector<int32_t> waiting = whole_.ControlUses(node.id());
+    if (waiting.empty()) return true;
+    return MakeError(
+        ErrorCode::kBadGraph,
+        absl::StrCat("'", whole_.node(waiting[0])->name(), "' waits for '",
+                     node.name(),
+                     "', where ranks have to agree first; nothing may"));
+  }
+
+  // An end with what it reads, and of that what all take from the first.
+  struct End {
+    const Node* node = nullptr;
+    std::vector<Value> inputs;
+    std::vector<std::pair<int, size_t>> own;  // operand, position in own_
+    // Of whole state: the assignments in the update's place.
+    std::vector<int32_t> assigns;
+  };
+
+  absl::Status LowerDecided(const std::vector<const Node*>& nodes) {
+    std::vector<End> ends;
+    for (const Node* node : nodes) {
+      WEFT_ASSIGN_OR_RETURN(End end, EndOf(*node));
+      ends.push_back(std::move(end));
+    }
+    AgreeOptions options;
+    options.member = options_.member;
+    options.topology = spec_.topology;
+    options.hosts = spec_.hosts;
+    options.bundle_bytes = options_.bundle_bytes;
+    WEFT_ASSIGN_OR_RETURN(options.after, ComeBeforeAgreement());
+    WEFT_ASSIGN_OR_RETURN(std::vector<Value> agreed,
+                          TakeFromFirst(own_, options, &out_));
+    for (End& end : ends) WEFT_RETURN_IF_ERROR(Finish(agreed, &end));
+    return absl::OkStatus();
+  }
+
+  // What the first may wait for: the last Sends of the step, and what ends the
+  // micro-batches.
+  absl::StatusOr<std::map<const Mesh*, std::vector<int32_t>>>
+  ComeBeforeAgreement() const {
+    WEFT_ASSIGN_OR_RETURN(std::vector<Rate> rates, InferRates(out_));
+    std::map<const Mesh*, std::vector<int32_t>> out;
+    for (const Node* node : out_.Nodes()) {
+      bool counts = node->Is(OpId::kAccumulate);
+      if (node->Is(OpId::kSend) && rates[node->id()] != Rate::kMicro) {
+        counts = true;
+        for (int32_t after : out_.ControlUses(node->id())) {
+          counts = counts && !out_.node(after)->Is(OpId::kSend);
+        }
+      }
+      if (!counts) continue;
+      WEFT_ASSIGN_OR_RETURN(int stage, StageOf(*node));
+      out[&spec_.meshes[stage]].push_back(node->id());
+    }
+    return out;
+  }
+
+  absl::StatusOr<End> EndOf(const Node& node) {
+    End end;
+    end.node = &node;
+    WEFT_ASSIGN_OR_RETURN(end.inputs, Operands(node));
+    const NodeSharding& sharding = sharding_.nodes[node.id()];
+    const bool whole_state =
+        node.num_updated() > 0 && sharding.inputs[0][0].is_broadcast();
+    if (whole_state && node.schema().decompose != nullptr) {
+      WEFT_RETURN_IF_ERROR(ComputeNewState(&end));
+      return end;
+    }
+    for (int i = node.num_updated(); i < static_cast<int>(end.inputs.size());
+         ++i) {
+      const Value v = node.input(i);
+      if (!v.valid() || !sharding.inputs[i][0].is_broadcast()) continue;
+      // Equal from the start.
+      const Node& made_by = *whole_.node(v);
+      if (made_by.Is(OpId::kConstant) || made_by.Is(OpId::kVariable)) continue;
+      WEFT_RETURN_IF_ERROR(TakeOwn(node, end.inputs[i], i, &end));
+    }
+    return end;
+  }
+
+  // The update as a computation of new values, and assignments of them.
+  absl::Status ComputeNewState(End* end) {
+    const Node& node = *end->node;
+    GraphEmitter emit(
+        &out_, node.name(),
+        absl::StrCat("sharding: part of '", node.name(), "' (", node.op(),
+                     "), which the first member decides"));
+    emit.set_placement(node.device, node.stage);
+    std::vector<Value> results =
+        node.schema().decompose(whole_.View(node), end->inputs, emit);
+    WEFT_RETURN_IF_ERROR(emit.status());
+    for (int i = 0; i < node.num_updated(); ++i) {
+      if (out_.node(results[i])->schema().effect != OpEffect::kUpdate) {
+        results[i] = emit.Emit1("weft.Assign", {end->inputs[i], results[i]});
+        WEFT_RETURN_IF_ERROR(emit.status());
+      }
+      end->assigns.push_back(results[i].node);
+      WEFT_RETURN_IF_ERROR(
+          TakeOwn(node, out_.node(results[i])->input(1), i, end));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeOwn(const Node& node, Value local, int position, End* end) {
+    WEFT_ASSIGN_OR_RETURN(int stage, StageOf(node));
+    const OwnValue own{local, &spec_.meshes[stage], node.device, node.stage};
+    const auto [at, is_new] =
+        known_.try_emplace({local, own.device, own.stage}, own_.size());
+    if (is_new) own_.push_back(own);
+    end->own.emplace_back(position, at->second);
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(const std::vector<Value>& agreed, End* end) {
+    for (auto [position, own] : end->own) {
+      if (end->assigns.empty()) {
+        end->inputs[position] = agreed[own];
+      } else {
+        WEFT_RETURN_IF_ERROR(
+            out_.SetInput(end->assigns[position], 1, agreed[own]));
+      }
+    }
+    if (end->assigns.empty()) return Add(*end->node, end->inputs);
+    for (int32_t assign : end->assigns) {
+      for (int32_t from : end->node->control_inputs()) {
+        out_.AddControlInput(assign, lowered_[from]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // ---- sums over the members ----
 
   absl::Status SumBundle(const Bundle& bundle) {
@@ -344,6 +506,9 @@ class Lowerer {
   std::map<int32_t, std::shared_ptr<const Bundle>> bundles_;  // by sum
   std::vector<int32_t> lowered_;  // by node of the whole
   std::map<std::pair<Value, NdSbp>, Value> local_;
+  // What the first member decides, and where it is in that list.
+  std::vector<OwnValue> own_;
+  std::map<std::tuple<Value, std::string, int>, size_t> known_;
 };
 
 }  // namespace

@@ -18,6 +18,12 @@
 // and where n / members is a power of two, the sum has the bits that one rank
 // alone would have computed.
 //
+// Members with different devices compute with other bits. With `first_decides`
+// all have the bits of the first in what they all keep and tell: state that is
+// whole is updated by its new value, as the first computed it, and so are the
+// whole operands of updates of parts (learning rates), and outputs of the step.
+// Sums over micro-batches differ in the members anyhow; parts have one owner.
+//
 // Threading: a free function, thread-safe.
 #ifndef WEFT_COMPILER_SHARDING_LOWER_H_
 #define WEFT_COMPILER_SHARDING_LOWER_H_
@@ -42,10 +48,12 @@ struct LoweringOptions {
   // Variables that micro-batches read whole are gathered for each such reader,
   // and for each micro-batch, instead of once a step.
   bool gather_each_use = false;
+  bool first_decides = false;
 };
 
 // Errors: kBadValue where the members do not divide the micro-batches, and for
-// more than 256 chunks; what AddBoxing says.
+// more than 256 chunks; kBadGraph, with first_decides, for a node that waits
+// for an update or output; what AddBoxing says.
 absl::StatusOr<Graph> LowerSharding(const Graph& whole,
                                     const ShardingSpec& spec,
                                     const Sharding& sharding,

@@ -2,14 +2,11 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "core/base/error.h"
 #include "core/base/status_macros.h"
 
 namespace weft {
@@ -18,13 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kHostKind = "cpu";
-
-absl::Status BadName(absl::string_view text, absl::string_view why) {
-  return MakeError(ErrorCode::kBadValue,
-                   absl::StrCat("device '", text, "': ", why,
-                                "; expected kind, kind:index or "
-                                "kind:index?option=value"));
-}
 
 // A plugin beside the program is as trustworthy as the program itself, so the
 // rule about sticky parents (/tmp) follows from where the program lies.
@@ -40,47 +30,6 @@ bool HasStickyParent(fs::path path) {
 }
 
 }  // namespace
-
-std::string DeviceName::text() const { return absl::StrCat(kind, ":", index); }
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>>
-ParsePluginOptions(absl::string_view text) {
-  std::vector<std::pair<std::string, std::string>> options;
-  for (absl::string_view option :
-       absl::StrSplit(text, '&', absl::SkipEmpty())) {
-    std::pair<std::string, std::string> pair =
-        absl::StrSplit(option, absl::MaxSplits('=', 1));
-    if (pair.first.empty() || option.size() == pair.first.size()) {
-      return MakeError(ErrorCode::kBadValue,
-                       absl::StrCat("option '", option, "' has no value"));
-    }
-    options.push_back(std::move(pair));
-  }
-  return options;
-}
-
-absl::StatusOr<DeviceName> ParseDeviceName(absl::string_view text) {
-  DeviceName name;
-  std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text, absl::MaxSplits('?', 1));
-  std::pair<absl::string_view, absl::string_view> address =
-      absl::StrSplit(parts.first, absl::MaxSplits(':', 1));
-  name.kind = std::string(address.first);
-  if (name.kind.empty()) return BadName(text, "no kind");
-  for (char c : name.kind) {
-    if (!absl::ascii_isalnum(c) && c != '_' && c != '-' && c != '.') {
-      return BadName(text, absl::StrCat("'", name.kind, "' is no kind"));
-    }
-  }
-  bool has_index = parts.first.size() > address.first.size();
-  if (has_index && !absl::SimpleAtoi(address.second, &name.index)) {
-    return BadName(text, absl::StrCat("'", address.second, "' is no index"));
-  }
-  auto options = ParsePluginOptions(parts.second);
-  if (!options.ok()) return BadName(text, options.status().message());
-  name.options = *std::move(options);
-  return name;
-}
 
 LoadOptions PluginLoadOptions() {
   LoadOptions options;
@@ -116,15 +65,27 @@ absl::Status JobDevices::Add(const DeviceName& name, const LoadOptions& load) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobDevices> JobDevices::Open(absl::string_view device,
-                                            const LoadOptions& load) {
-  WEFT_ASSIGN_OR_RETURN(DeviceName name, ParseDeviceName(device));
-  JobDevices out;
+absl::StatusOr<JobDevices> JobDevices::Open(absl::string_view devices,
+                                            const LoadOptions& load,
+                                            uint32_t rank, uint32_t ranks) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<DeviceName> names,
+                        DevicesOfRank(devices, rank, ranks));
+  const std::string compute = names[0].text();
   DeviceName host;
   host.kind = std::string(kHostKind);
-  bool is_host = name.text() == host.text();
-  WEFT_RETURN_IF_ERROR(out.Add(is_host ? name : host, load));
-  if (!is_host) WEFT_RETURN_IF_ERROR(out.Add(name, load));
+  const auto named = std::find_if(
+      names.begin(), names.end(),
+      [&host](const DeviceName& n) { return n.text() == host.text(); });
+  if (named != names.end()) {
+    host = *named;
+    names.erase(named);
+  }
+  names.insert(names.begin(), host);
+  JobDevices out;
+  for (size_t i = 0; i < names.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(out.Add(names[i], load));
+    if (names[i].text() == compute) out.compute_ = i;
+  }
   return out;
 }
 
@@ -135,7 +96,7 @@ std::vector<Device*> JobDevices::pointers() const {
 }
 
 std::string JobDevices::Describe() const {
-  return absl::StrCat(compute(), " (", devices_.back()->info().name, ")");
+  return absl::StrCat(compute(), " (", compute_info().name, ")");
 }
 
 }  // namespace weft

@@ -188,6 +188,22 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
                    " leaves ", limit.bytes));
 }
 
+// Devices of one kind may still compute other bits, as processors do that have
+// other instructions: what they say of themselves tells.
+absl::Status CompareDevices(const RankLink& link, Prepared* out) {
+  if (link.rendezvous == nullptr) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> kinds,
+                        ComputeKinds(out->job.devices(), link.ranks));
+  WEFT_ASSIGN_OR_RETURN(
+      std::vector<std::string> names,
+      link.rendezvous->AllGather(link.rank, "devices",
+                                 out->devices.compute_info().name));
+  for (size_t rank = 0; rank < kinds.size(); ++rank) {
+    absl::StrAppend(&kinds[rank], ", ", names[rank]);
+  }
+  return TakeKinds(out->job, kinds, &out->share);
+}
+
 }  // namespace
 
 double Prepared::EpochOf(uint64_t step) const {
@@ -233,8 +249,10 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                       job.runtime().bind_threads()));
     out->threads = out->own_threads.get();
   }
-  WEFT_ASSIGN_OR_RETURN(out->devices,
-                        JobDevices::Open(job.devices(), options.plugins));
+  WEFT_ASSIGN_OR_RETURN(
+      out->devices, JobDevices::Open(job.devices(), options.plugins,
+                                     options.link.rank, options.link.ranks));
+  WEFT_RETURN_IF_ERROR(CompareDevices(options.link, out.get()));
   WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));
   runtime::DeviceOracle oracle(out->devices.pointers());
   ProgramOptions program_options;

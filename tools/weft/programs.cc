@@ -278,9 +278,12 @@ absl::Status RunPasses(const Build& build, const std::string& program,
   WEFT_ASSIGN_OR_RETURN(placing.default_device,
                         FindDevice(build.devices, build.compute_device));
   CapabilityCache cache(&build.oracle);
-  context.settings.runs_as_kernel = [&](const Graph& g, const Node& node) {
-    return RunsAsKernel(g, node, placing, &cache);
-  };
+  // Unlike ranks share a graph that suits no device more than another.
+  if (build.share.unlike.empty()) {
+    context.settings.runs_as_kernel = [&](const Graph& g, const Node& node) {
+      return RunsAsKernel(g, node, placing, &cache);
+    };
+  }
   return Annotate(pipeline.Run(*graph, context).status(),
                   absl::StrCat("program '", program, "'"));
 }
@@ -429,7 +432,7 @@ absl::StatusOr<Programs> BuildAsAsked(Os& os, const job::Job& job,
                                    : job.data().prefetch())};
   std::vector<const Graph*> layout_order = {&out.graphs.at("train")};
   RankPrograms mine(job, share);
-  if (share.differ() || job.zero() > 0 || job.sharding_size() > 0) {
+  if (share.differ() || share.zero > 0 || job.sharding_size() > 0) {
     out.whole = out.graphs.at("train").Clone();
   }
   WEFT_RETURN_IF_ERROR(mine.SplitValues(&out.graphs));
@@ -471,7 +474,9 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
   };
   // Ranks that share a graph must take the same form of it, whatever their own
   // parts of it would gain.
-  const bool placed = options.share.has_value() && options.share->differ();
+  const bool placed =
+      options.share.has_value() &&
+      (options.share->differ() || !options.share->unlike.empty());
   if (job.runtime().recompute() == 0 || placed) return build(job, options);
   // What is computed again may cost fusions and layouts that kept less alive.
   job::Job keeps_all = job;

@@ -84,6 +84,8 @@ absl::StatusOr<LoweringOptions> RankPrograms::OptionsOf(
   options.fixed_order = job_.logical_shards() != 0;
   options.chunk_elements =
       static_cast<int64_t>(job_.collectives().chunk_elements());
+  options.first_decides =
+      !share_.unlike_data.empty() && spec.mesh().AxisNamed("data") >= 0;
   return options;
 }
 
@@ -118,7 +120,7 @@ absl::Status RankPrograms::AddConstraints(const Graph& train,
 }
 
 void RankPrograms::AddZero(const Graph& train, ShardingSpec* spec) const {
-  if (job_.zero() == 0) return;
+  if (share_.zero == 0) return;
   std::set<Value> said;
   for (const ShardingConstraint& c : spec->constraints) said.insert(c.value);
   for (const Node* node : train.Nodes()) {
@@ -132,7 +134,7 @@ void RankPrograms::AddZero(const Graph& train, ShardingSpec* spec) const {
       break;
     }
   }
-  spec->split_gradients = job_.zero() >= 2;
+  spec->split_gradients = share_.zero >= 2;
 }
 
 // ---- values ----
@@ -197,13 +199,15 @@ absl::Status RankPrograms::ShareMicroBatches(Graphs* graphs) {
   WEFT_RETURN_IF_ERROR(AddConstraints(train, &spec));
   AddZero(train, &spec);
   const bool splits = !spec.constraints.empty();
+  const bool agree = !share_.unlike_data.empty();
   if (splits) WEFT_RETURN_IF_ERROR(DecomposeNorms(&train));
   WEFT_ASSIGN_OR_RETURN(Sharding sharding, ChooseSharding(train, spec));
   const std::map<std::string, NdSbp> variables = VariablesOf(train, sharding);
   WEFT_ASSIGN_OR_RETURN(LoweringOptions options, OptionsOf(spec));
-  options.gather_each_use = job_.zero() == 3;
+  options.gather_each_use = share_.zero == 3;
   WEFT_ASSIGN_OR_RETURN(train, LowerSharding(train, spec, sharding, options));
-  return splits ? LowerOthers(spec, variables, graphs) : absl::OkStatus();
+  return splits || agree ? LowerOthers(spec, variables, graphs)
+                         : absl::OkStatus();
 }
 
 // ---- nodes ----

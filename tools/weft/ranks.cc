@@ -11,6 +11,7 @@
 #include "compiler/placement/device_names.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "tools/weft/device_list.h"
 
 namespace weft {
 
@@ -28,6 +29,8 @@ absl::Status TakeOffRanks(job::Job* job) {
   job->clear_sharding();
   job->clear_zero();
   job->clear_pipeline();
+  WEFT_ASSIGN_OR_RETURN(*job->mutable_devices(),
+                        DevicesOfFirst(job->devices()));
   for (job::Placement& placement : *job->mutable_placement()) {
     WEFT_ASSIGN_OR_RETURN(auto device,
                           SplitDevice(placement.device(), placement.scope(),
@@ -158,7 +161,62 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
   }
   share.micro_batches = share.all_micro_batches / sharers;
   WEFT_RETURN_IF_ERROR(SetPipeline(job, &share));
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> kinds,
+                        ComputeKinds(job.devices(), ranks));
+  WEFT_RETURN_IF_ERROR(TakeKinds(job, kinds, &share));
   return share;
+}
+
+namespace {
+
+// Of a rank and the one at the start of its line along `axis` (-1: rank 0), the
+// first two that are unlike.
+std::string UnlikeAlong(const Mesh& mesh, int axis,
+                        const std::vector<std::string>& kinds) {
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    int first = 0;
+    if (axis >= 0) {
+      std::vector<int> at = mesh.CoordinatesOf(rank);
+      at[axis] = 0;
+      first = mesh.MemberAt(at);
+    }
+    if (kinds[rank] == kinds[first]) continue;
+    return absl::StrCat("ranks ", first, " (", kinds[first], ") and ", rank,
+                        " (", kinds[rank], ")");
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status TakeKinds(const job::Job& job,
+                       const std::vector<std::string>& kinds,
+                       RankShare* share) {
+  share->unlike = UnlikeAlong(share->mesh, -1, kinds);
+  share->unlike_data.clear();
+  share->zero = job.zero();
+  if (share->unlike.empty()) return absl::OkStatus();
+  if (job.logical_shards() != 0) {
+    return Bad(absl::StrCat("logical_shards is ", job.logical_shards(),
+                            ", which promises the bits of one rank; ",
+                            share->unlike, " compute other bits"));
+  }
+  for (int axis : share->value_axes()) {
+    const std::string unlike = UnlikeAlong(share->mesh, axis, kinds);
+    if (unlike.empty()) continue;
+    return Bad(absl::StrCat(unlike,
+                            " are unlike and share values on mesh axis "
+                            "'",
+                            share->mesh.axis(axis).name,
+                            "'; unlike ranks may share micro-batches ('data') "
+                            "and nodes ('pipe')"));
+  }
+  if (share->data < 0) return absl::OkStatus();
+  share->unlike_data = UnlikeAlong(share->mesh, share->data, kinds);
+  if (!share->unlike_data.empty()) {
+    share->zero = std::max(share->zero, uint32_t{1});
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Sbp> SbpOf(const job::Sharding& sharding) {

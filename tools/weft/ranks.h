@@ -15,11 +15,16 @@
 // another axis the values (docs/sharding.md). Without a mesh there is one axis,
 // "data" or "pipe".
 //
+// Ranks may have unlike devices. Those on the axis "data" would then update
+// what they all keep to other bits: parts of it are updated by one rank each
+// (zero is at least 1), and the rest is what the first of them says.
+//
 // Threading: free functions, thread-safe.
 #ifndef WEFT_TOOLS_WEFT_RANKS_H_
 #define WEFT_TOOLS_WEFT_RANKS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +54,11 @@ struct RankShare {
   // Of the ranks of axis "pipe", where they work on several micro-batches at
   // once.
   PipelineSpec pipeline;
+  uint32_t zero = 0;  // the job's, or more
+  // Two ranks that compute with unlike devices, "ranks 0 (cpu) and 1 (sim)";
+  // empty: all are alike. The same of two that differ on the axis "data" alone.
+  std::string unlike;
+  std::string unlike_data;
 
   int SizeOf(int axis) const { return axis < 0 ? 1 : mesh.axis(axis).size; }
   int PlaceOn(int axis) const {
@@ -71,10 +81,17 @@ absl::Status TakeOffRanks(job::Job* job);
 
 // Pre-condition: `job` is resolved. kBadJob, naming both sides, where the mesh
 // is of another size or has no axis "pipe" for nodes that are placed on ranks,
-// and where ranks, shards and batch do not divide each other; for a pipeline
-// that placement contradicts or that has no such axis, and as CheckPipeline.
+// where ranks, shards and batch do not divide each other, for a pipeline that
+// placement contradicts or that has no such axis, and what CheckPipeline,
+// device_list.h and TakeKinds say.
 absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                                       uint32_t ranks);
+
+// `kinds`: by rank, what it computes with; ranks with the same text compute the
+// same bits. kBadJob, with both ranks, where unlike ones share values, and with
+// logical shards.
+absl::Status TakeKinds(const job::Job& job,
+                       const std::vector<std::string>& kinds, RankShare* share);
 
 // Whether mesh, sharding and zero say something that can be: kBadJob.
 absl::Status CheckMesh(const job::Job& job);

@@ -165,5 +165,57 @@ TEST(RanksTest, LogicalShardsRefuseTheRing) {
   }
 }
 
+TEST(UnlikeRanksTest, RanksThatShareMicroBatchesShareUpdates) {
+  const job::Job job = Job({"devices=w0/cpu:0,w1/sim:0"}, "");
+  for (uint32_t rank : {0, 1}) {
+    RankShare share = ShareOfRank(job, rank, 2).value();
+    EXPECT_EQ(share.zero, 1u);
+    EXPECT_EQ(share.unlike_data, "ranks 0 (cpu) and 1 (sim)");
+  }
+  EXPECT_EQ(ShareOfRank(Job({"devices=w0/cpu,w1/sim", "zero=3"}, ""), 0, 2)
+                .value()
+                .zero,
+            3u);
+  RankShare alike =
+      ShareOfRank(Job({"devices=w0/sim:0,w1/sim:1"}, ""), 0, 2).value();
+  EXPECT_EQ(alike.zero, 0u);
+  EXPECT_EQ(alike.unlike, "");
+}
+
+TEST(UnlikeRanksTest, StagesMayBeUnlike) {
+  const job::Job job = Job({"devices=w0/cpu:0,w1/sim:0"},
+                           "mesh { axis { name: 'pipe' size: 2 } }");
+  RankShare share = ShareOfRank(job, 0, 2).value();
+  EXPECT_EQ(share.unlike, "ranks 0 (cpu) and 1 (sim)");
+  EXPECT_EQ(share.unlike_data, "");
+  EXPECT_EQ(share.zero, 0u);
+}
+
+TEST(UnlikeRanksTest, WhatDevicesSayOfThemselvesCounts) {
+  const job::Job job = Job({}, "");
+  RankShare share = ShareOfRank(job, 0, 2).value();
+  ASSERT_TRUE(TakeKinds(job, {"cpu, avx2", "cpu, avx512"}, &share).ok());
+  EXPECT_EQ(share.zero, 1u);
+  EXPECT_EQ(share.unlike_data, "ranks 0 (cpu, avx2) and 1 (cpu, avx512)");
+}
+
+TEST(UnlikeRanksTest, WhatTheyCannotKeepIsRefused) {
+  ExpectRefused(Job({"devices=w0/cpu:0,w1/sim:0", "logical_shards=8"}, ""), 2,
+                {"logical_shards is 8", "0 (cpu)", "1 (sim)"});
+  ExpectRefused(Job({"devices=w0/cpu:0,w1/sim:0"},
+                    "mesh { axis { name: 'model' size: 2 } }"),
+                2, {"'model'", "0 (cpu)", "1 (sim)"});
+  ExpectRefused(Job({"devices=w0/cpu:0,w5/sim:0"}, ""), 2,
+                {"'w5/sim:0'", "w0 to w1"});
+  ExpectRefused(Job({"devices=w1/sim:0"}, ""), 2, {"rank w0 has none"});
+}
+
+// One rank alone, as for an evaluation, has the devices of the first.
+TEST(UnlikeRanksTest, OffRanksTheFirstsDevicesAreLeft) {
+  job::Job job = Job({"devices=w1/cpu:0,w0/sim:0"}, "");
+  ASSERT_TRUE(TakeOffRanks(&job).ok());
+  EXPECT_EQ(job.devices(), "sim:0");
+}
+
 }  // namespace
 }  // namespace weft

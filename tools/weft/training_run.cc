@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "compiler/check/check.h"
 #include "core/base/error.h"
+#include "core/base/hash.h"
 #include "core/base/status_macros.h"
 #include "core/base/version.h"
 #include "core/plan/job.h"
@@ -260,6 +261,13 @@ void TrainingRun::Describe() {
                     " parameters, ", Classes(p), "; ", p.train_data->size(),
                     " training samples, ", p.total_steps, " steps of ",
                     job_.batch_size()));
+  if (!p.share.unlike_data.empty()) {
+    Talk(absl::StrCat(p.share.unlike_data,
+                      " compute updates differently: each updates its part of "
+                      "the parameters (zero: ",
+                      p.share.zero,
+                      "), and what stays whole is updated by the first"));
+  }
   if (!p.programs.recompute_note.empty()) Talk(p.programs.recompute_note);
   for (const auto& [device, bytes] : result_.device_bytes) {
     Talk(absl::StrCat("memory ", device, " ",
@@ -624,6 +632,35 @@ checkpoint::TrainState TrainingRun::State() const {
   return state;
 }
 
+// Ranks that keep the same state from other bits on would go apart, and nobody
+// could tell which of them is right.
+absl::Status TrainingRun::CompareState() const {
+  if (options_.link.rendezvous == nullptr) return absl::OkStatus();
+  std::string mine;
+  // What is saved comes to the ranks of the first stage.
+  if (prepared_->share.PlaceOn(prepared_->share.pipe) == 0) {
+    uint64_t digest = 0;
+    for (const checkpoint::StateTensor& tensor : state_->tensors()) {
+      digest = StableHash(absl::StrCat(
+          absl::Hex(digest), absl::Hex(StableHash(tensor.tensor.bytes))));
+    }
+    mine = absl::StrCat(absl::Hex(digest));
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      std::vector<std::string> all,
+      options_.link.rendezvous->AllGather(
+          options_.link.rank, absl::StrCat("state/step ", step_), mine));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].empty() || all[rank] == all[0]) continue;
+    return MakeError(
+        ErrorCode::kInternal,
+        absl::StrCat("after step ", step_, " rank ", rank,
+                     " has other bits of the state (", all[rank],
+                     ") than rank 0 (", all[0], "): they would go apart"));
+  }
+  return absl::OkStatus();
+}
+
 // A failed save leaves the older checkpoints and the run as they are; only the
 // last one's failure is the run's.
 absl::Status TrainingRun::SaveCheckpoint(bool last) {
@@ -631,6 +668,7 @@ absl::Status TrainingRun::SaveCheckpoint(bool last) {
   runtime::RunOptions whatever;
   whatever.ignore_stop = true;
   WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
+  WEFT_RETURN_IF_ERROR(CompareState());
   if (!leads()) {  // whose state is the same
     saved_step_ = step_;
     return absl::OkStatus();

@@ -91,6 +91,8 @@ class TrainingRun {
   absl::Status TrainLoop();
   absl::Status RunEvaluation();
   absl::Status SaveCheckpoint(bool last);
+  // After a save, of all ranks that have what was saved.
+  absl::Status CompareState() const;
   absl::Status WriteProfile();
   absl::Status WriteTrace();
   absl::StatusOr<uint64_t> RunSteps(uint64_t steps);
