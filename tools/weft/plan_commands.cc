@@ -151,12 +151,21 @@ absl::Status CheckSources(const plan::Plan& plan) {
 
 // All ranks of a job, each as it would plan for itself, proved as one.
 absl::Status CheckJob(const CommandContext& context, PlanFlags flags) {
-  WEFT_RETURN_IF_ERROR(CheckRanks(flags, kMaxProvedRanks));
+  WEFT_RETURN_IF_ERROR(CheckRanks(flags, kMaxRanks));
   std::vector<plan::Plan> plans;
   int channels = 0;
+  uint64_t tasks = 0;
   for (flags.rank = 0; flags.rank < flags.ranks; ++flags.rank) {
     WEFT_ASSIGN_OR_RETURN(plan::Plan plan, ReadPlan(context, flags));
     channels += plan.channels_size();
+    tasks += plan.tasks_size();
+    if (tasks > kMaxProvedTasks) {
+      return MakeError(
+          ErrorCode::kBadValue,
+          absl::StrCat("--ranks is ", flags.ranks, ", and ", flags.rank + 1,
+                       " of them have ", tasks, " tasks; at most ",
+                       kMaxProvedTasks, " are proved together"));
+    }
     plans.push_back(std::move(plan));
   }
   std::vector<const plan::Plan*> pointers;

@@ -39,8 +39,10 @@ namespace weft {
 
 // What a command line may ask for.
 inline constexpr uint64_t kMaxRanks = 1024;
-// Whose plans are proved as one where all do the same.
-inline constexpr uint64_t kMaxProvedRanks = 8;
+// Of all ranks together, which are proved as one: seconds. Where ranks do the
+// same on other data and have more, each proves its own part; ranks that differ
+// are always proved together.
+inline constexpr uint64_t kMaxProvedTasks = 200'000;
 
 struct RankShare {
   uint32_t rank = 0;

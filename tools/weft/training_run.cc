@@ -193,15 +193,30 @@ absl::Status TrainingRun::OpenMetrics() {
 absl::Status TrainingRun::ProveJob() {
   runtime::Rendezvous* meeting = options_.link.rendezvous;
   if (meeting == nullptr) return absl::OkStatus();
-  // Ranks that do the same on other data are not all proved together. Where
-  // each does something of its own, they are, whatever their number.
-  if (options_.link.ranks > kMaxProvedRanks && !prepared_->share.differ()) {
-    return absl::OkStatus();
-  }
   for (const auto& [program, plan] : prepared_->programs.plans) {
+    WEFT_ASSIGN_OR_RETURN(uint64_t tasks, TasksOfAll(program));
+    if (tasks > kMaxProvedTasks && !prepared_->share.differ()) continue;
     WEFT_RETURN_IF_ERROR(ProveProgram(program));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> TrainingRun::TasksOfAll(const std::string& program) {
+  WEFT_ASSIGN_OR_RETURN(
+      std::vector<std::string> counts,
+      options_.link.rendezvous->AllGather(
+          options_.link.rank, absl::StrCat("plan/", program, "/tasks"),
+          absl::StrCat(prepared_->programs.plans.at(program).tasks_size())));
+  uint64_t all = 0;
+  for (const std::string& text : counts) {
+    uint64_t count = 0;
+    if (!absl::SimpleAtoi(text, &count)) {
+      return MakeError(ErrorCode::kBadPlan,
+                       absl::StrCat("'", text, "' is no number of tasks"));
+    }
+    all += count;
+  }
+  return all;
 }
 
 absl::Status TrainingRun::ProveProgram(const std::string& program) {

@@ -81,6 +81,8 @@ class TrainingRun {
   absl::Status SavePlan();
   // The plans of all ranks fit together: proved by the first.
   absl::Status ProveJob();
+  // Of a program, on all ranks.
+  absl::StatusOr<uint64_t> TasksOfAll(const std::string& program);
   absl::Status ProveProgram(const std::string& program);
   absl::Status StartSession();
   absl::Status LoadPrograms();
