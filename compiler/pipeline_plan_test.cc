@@ -34,15 +34,19 @@ constexpr int kPeriods = 3;
 // that are made again on the way back.
 class ChainGraph {
  public:
-  ChainGraph(const PipelineSpec& pipeline, int nodes_per_stage, uint64_t random)
-      : pipeline_(pipeline), per_stage_(nodes_per_stage), state_(random) {}
+  ChainGraph(const PipelineSpec& pipeline, int nodes_per_stage, uint64_t random,
+             int64_t width = 4)
+      : pipeline_(pipeline),
+        per_stage_(nodes_per_stage),
+        state_(random),
+        width_(width) {}
 
   Graph Make() {
     Node* data = Add("weft.DataSource", "data", {}, -1,
                      {{"source", "x"},
                       {"dtypes", std::vector<int64_t>{1, 1}},
                       {"ranks", std::vector<int64_t>{2, 2}},
-                      {"dims", std::vector<int64_t>{4, 4, 4, 4}}},
+                      {"dims", std::vector<int64_t>(4, width_)}},
                      2);
     lr_ = Add("Constant", "lr", {}, -1,
               {{"value", Literal::Splat({DType::kF32, Shape()}, 0.5)}})
@@ -97,9 +101,9 @@ class ChainGraph {
 
   Value Forward(int stage, int i, Value x) {
     const std::string name = absl::StrCat("f", stage, ".", i);
-    Node* variable =
-        Add("weft.Variable", absl::StrCat(name, "/weight"), {}, stage,
-            {{"dtype", DType::kF32}, {"shape", std::vector<int64_t>{4, 4}}});
+    Node* variable = Add(
+        "weft.Variable", absl::StrCat(name, "/weight"), {}, stage,
+        {{"dtype", DType::kF32}, {"shape", std::vector<int64_t>(2, width_)}});
     Node* y = Add("MatMul", name, {x, variable->output(0)}, stage);
     Value out = y->output(0);
     if (!layers_.empty() && Below(4) == 0) {
@@ -144,6 +148,7 @@ class ChainGraph {
   const PipelineSpec pipeline_;
   const int per_stage_;
   uint64_t state_;
+  const int64_t width_;
   Graph graph_{"chain"};
   Value lr_;
   std::vector<Layer> layers_;
@@ -247,7 +252,8 @@ TEST(PipelinePlanTest, CopiesAreTheMicroBatchesInFlight) {
   for (int micro_batches : {4, 8, 16}) {
     for (auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1F1B}) {
       const PipelineSpec spec = {schedule, kStages, kStages, micro_batches};
-      auto job = Pipelined(ChainGraph(spec, 2, 0).Make(), spec);
+      // Too large for more of them to be under way than must.
+      auto job = Pipelined(ChainGraph(spec, 2, 0, 128).Make(), spec);
       ASSERT_TRUE(job.ok()) << job.status();
       const bool gpipe = schedule == PipelineSchedule::kGpipe;
       for (int s = 0; s < kStages; ++s) {

@@ -1,8 +1,9 @@
 // What a value costs that goes to another rank: a chain of kernels that do
 // nothing, which lies on two ranks in turn, beside the same chain on two
 // workers of one session; and a pipeline of four ranks with many micro-batches
-// under way. The ranks are threads, joined by transport/loopback. RESULT lines
-// (benchmarks/result.h).
+// under way, beside the same four stages on four workers of one rank. The ranks
+// are threads, joined by transport/loopback. RESULT lines
+// (benchmarks/result.h). Nobody spins where there are more threads than cores.
 //
 //   rank_hop --plugin=bazel-bin/transport/loopback/libweft_loopback.so
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "runtime/session/device_oracle.h"
 #include "runtime/session/session.h"
 #include "runtime/testing/fake_plugin.h"
+#include "runtime/testing/plan_builder.h"
 
 namespace weft::benchmarks {
 namespace {
@@ -61,6 +63,11 @@ T Value(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+// Each thread spins where it can have a core.
+uint64_t SpinNs(size_t threads) {
+  return threads <= std::thread::hardware_concurrency() ? 20'000 : 0;
+}
+
 // `length` kernels, the i-th on rank `rank_of(i)`.
 template <typename RankOf>
 Graph Chain(int length, const RankOf& rank_of) {
@@ -92,7 +99,7 @@ class Ranks {
       devices_.push_back(
           Value(Device::Open(runtime::testing::FakePlugin(), 0)));
       runtime::SessionOptions options;
-      options.spin_ns = 20'000;
+      options.spin_ns = SpinNs(2 * static_cast<size_t>(ranks));
       options.wire.emplace();
       options.wire->transport = &transport;
       options.wire->rendezvous = &meeting_;
@@ -169,6 +176,60 @@ void Measure(const std::string& name, const std::string& what,
   job.Leave();
 }
 
+// The same kernels on as many workers of one session.
+plan::Plan OnWorkers(const std::string& device, int stages, int micro_batches) {
+  using Task = plan::Task;
+  runtime::testing::PlanBuilder b("chain");
+  const uint32_t host = b.AddDevice(device, true);
+  const auto acts = static_cast<uint32_t>(micro_batches);
+  const uint32_t io = b.AddStream("io", host, 0, false);
+  uint32_t reg = b.AddRegister("x", host, {2}, 2);
+  b.Output(b.AddTask(Task::SOURCE, "x", io, acts, "x"), reg);
+  for (int s = 0; s < stages; ++s) {
+    const std::string name = absl::StrCat("n", s);
+    const uint32_t stream =
+        b.AddStream(name, host, static_cast<uint32_t>(s), true);
+    const uint32_t task = b.AddTask(Task::COMPUTE, name, stream, acts);
+    const uint32_t next = b.AddRegister(absl::StrCat("r", s), host, {2}, 2);
+    b.Input(task, reg).Output(task, next);
+    b.Launch(task, WEFT_OP_NEG, {runtime::testing::In(0)},
+             {runtime::testing::Out(0)});
+    b.Order(stream, std::vector<uint32_t>(acts, task));
+    reg = next;
+  }
+  const uint32_t end =
+      b.AddStream("end", host, static_cast<uint32_t>(stages - 1), false);
+  b.Input(b.AddTask(Task::SINK, "out", end, acts, "out"), reg);
+  return b.Build();
+}
+
+void MeasureWorkers(const std::string& name, const std::string& what,
+                    int stages, int micro_batches) {
+  Ones ones;
+  Nowhere nowhere;
+  runtime::Bindings bindings;
+  bindings.sources["x"] = &ones;
+  bindings.sinks["out"] = &nowhere;
+  const std::unique_ptr<Device> device =
+      Value(Device::Open(runtime::testing::FakePlugin(), 0));
+  runtime::SessionOptions options;
+  options.spin_ns = SpinNs(static_cast<size_t>(stages));
+  auto session = Value(runtime::Session::Create({device.get()}, options));
+  const absl::Status loaded = session->LoadProgram(
+      OnWorkers(device->Name(), stages, micro_batches), bindings);
+  CHECK(loaded.ok()) << loaded;
+  const auto run = [&] {
+    auto done = session->Run("chain", 0, kPeriods);
+    CHECK(done.ok()) << done.status();
+  };
+  run();
+  PrintResult("rank_hop", name, what,
+              benchmarks::Measure(
+                  kRepetitions, run,
+                  double(stages - 1) * micro_batches * double{kPeriods}),
+              "ns");
+}
+
 int Main(int argc, char** argv) {
   const std::string flag = "--plugin=";
   if (argc != 2 || std::string(argv[1]).rfind(flag, 0) != 0) {
@@ -187,6 +248,8 @@ int Main(int argc, char** argv) {
   Measure("four ranks, 256 micro-batches", "micro-batch and hop",
           Chain(kStages, [](int i) { return i; }), kStages, kMicroBatches,
           double{kStages - 1} * kMicroBatches, transport);
+  MeasureWorkers("four workers of one rank, 256 micro-batches",
+                 "micro-batch and hop", kStages, kMicroBatches);
   return 0;
 }
 

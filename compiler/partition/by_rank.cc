@@ -231,9 +231,7 @@ class Splitter {
     const int from = where_.phase[node.id()];
     const int back =
         2 * where_.pipeline.stages - 1 - where_.pipeline.StageOf(from);
-    const bool data = !node.inputs().empty() || node.num_outputs() > 0;
-    attrs.Set("copies",
-              int64_t{std::max(data ? 2 : 1, phases_->InFlight(from, back))});
+    attrs.Set("copies", int64_t{phases_->InFlight(from, back)});
     return attrs;
   }
 
@@ -260,16 +258,15 @@ class Splitter {
 
   // Transfers of what `node` gives and `readers` take on rank `to` that may be
   // under way. 0: as the rate says.
-  int64_t Copies(const Node& node, absl::Span<const int32_t> readers, int to,
-                 bool data) const {
+  int64_t Copies(const Node& node, absl::Span<const int32_t> readers,
+                 int to) const {
     if (!phases_.has_value() || rates_[node.id()] != Rate::kMicro) return 0;
     const int from = where_.phase[node.id()];
     int last = from;
     for (int32_t reader : readers) {
       if (RankOf(reader) == to) last = std::max(last, where_.phase[reader]);
     }
-    // Data of the next micro-batch may come while the last is still read.
-    return std::max(data ? 2 : 1, phases_->InFlight(from, last));
+    return phases_->InFlight(from, last);
   }
   std::vector<int32_t> Readers(Value v) const {
     std::vector<int32_t> out;
@@ -315,8 +312,7 @@ class Splitter {
         WEFT_RETURN_IF_ERROR(
             AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to),
                    {local},
-                   Channel(node, name, rank_, to,
-                           Copies(node, Readers(v), to, /*data=*/true)),
+                   Channel(node, name, rank_, to, Copies(node, Readers(v), to)),
                    0, absl::StrCat("'", name, "' is read on rank ", to))
                 .status());
       }
@@ -328,8 +324,7 @@ class Splitter {
           Node * send,
           AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to), {},
                  Channel(node, name, rank_, to,
-                         Copies(node, graph_.ControlUses(node.id()), to,
-                                /*data=*/false)),
+                         Copies(node, graph_.ControlUses(node.id()), to)),
                  0,
                  absl::StrCat("rank ", to, " waits for '", node.name(), "'")));
       out_.AddControlInput(send->id(), local_[node.id()]);
@@ -343,8 +338,8 @@ class Splitter {
       const Value v = node.output(i);
       if (RanksReading(v).count(rank_) == 0) continue;
       const std::string name = graph_.ValueName(v);
-      AttrMap attrs = Channel(node, name, from, rank_,
-                              Copies(node, Readers(v), rank_, /*data=*/true));
+      AttrMap attrs =
+          Channel(node, name, from, rank_, Copies(node, Readers(v), rank_));
       const absl::Span<const int64_t> dims = graph_.type(v).shape.dims();
       attrs.Set("dtype", graph_.type(v).dtype);
       attrs.Set("shape", std::vector<int64_t>(dims.begin(), dims.end()));
@@ -361,8 +356,7 @@ class Splitter {
         Node * recv,
         AddEnd(node, "weft.Recv", absl::StrCat(name, "/from_rank_", from), {},
                Channel(node, name, from, rank_,
-                       Copies(node, graph_.ControlUses(node.id()), rank_,
-                              /*data=*/false)),
+                       Copies(node, graph_.ControlUses(node.id()), rank_)),
                0,
                absl::StrCat("waits for '", node.name(), "' on rank ", from)));
     control_[node.id()] = recv->id();

@@ -148,6 +148,110 @@ TEST(ByRankTest, ValuesOfAStepThatMicroBatchesReadGoFirst) {
   EXPECT_THAT(Text(graph, 2, 0, 4), HasSubstr("rate: \"step\""));
 }
 
+// Who waits for one node, on one rank, waits for one word.
+TEST(ByRankTest, OneWordServesAllWhoWait) {
+  Graph graph = Parse(absl::StrCat(kSource, R"(
+  %a = Neg(%x) device("w0")
+  %b = Exp(%x) control(%a) device("w1")
+  %c = Abs(%x) control(%a) device("w1")
+  %d = Neg(%x) control(%a) device("w2")
+  %o = weft.Output(%b) {name: "b"}
+  %p = weft.Output(%c) {name: "c"}
+  %q = weft.Output(%d) {name: "d"})"));
+  EXPECT_EQ(Count(Text(graph, 3, 0), "a/done"), 2 * 2);  // name and channel
+  EXPECT_EQ(Count(Text(graph, 3, 1), "channel: \"a/done:0>1\""), 1);
+  EXPECT_EQ(Count(Text(graph, 3, 2), "channel: \"a/done:0>2\""), 1);
+}
+
+// Other ranks read a copy of what a variable holds; its update, and who reads
+// it on its own rank, have the variable itself.
+TEST(ByRankTest, OnlyItsOwnRankHasTheVariable) {
+  Graph graph = Parse(absl::StrCat(kSource, R"(
+  %v = weft.Variable() {dtype: f32, shape: [8]} device("w0")
+  %lr = Constant() {value: tensor(f32[], splat(1))}
+  %a = Mul(%x, %v) device("w0")
+  %b = Mul(%a, %v) device("w1")
+  %c = Add(%b, %v) device("w1")
+  %s = weft.Accumulate(%c) {count: 2} device("w1")
+  %u = weft.SgdUpdate(%v, %s, %lr))"));
+  const std::string here = Text(graph, 2, 0, 2), there = Text(graph, 2, 1, 2);
+  EXPECT_EQ(Count(here, "weft.Send(%v)"), 1);
+  EXPECT_THAT(here, HasSubstr("Mul(%x, %v)"));
+  EXPECT_THAT(here, HasSubstr("weft.SgdUpdate(%v, %s/from_rank_1"));
+  EXPECT_THAT(there, Not(HasSubstr("weft.Variable")));
+  EXPECT_EQ(Count(there, "channel: \"v:0>1\""), 1);
+  // Sent before the micro-batches, not by each.
+  EXPECT_THAT(here, HasSubstr("weft.Send(%v) {before: 1, channel: \"v:0>1\", "
+                              "peer: 1, rate: \"step\"}"));
+}
+
+// Names and reasons of nodes are those of the whole graph; what was added says
+// for which node.
+TEST(ByRankTest, NamesAndReasonsGoWithTheirNodes) {
+  Graph graph = Parse(absl::StrCat(kSource, R"(
+  %first = Neg(%x) device("w0")
+  %second = Exp(%first) device("w1")
+  %o = weft.Output(%second) {name: "b"})"));
+  graph.FindNode("second")->provenance.push_back("test: of the user");
+  auto where = AssignRanks(graph, 2);
+  ASSERT_TRUE(where.ok());
+  auto here = GraphOfRank(graph, *where, 0);
+  auto there = GraphOfRank(graph, *where, 1);
+  ASSERT_TRUE(here.ok() && there.ok());
+  EXPECT_NE(here->FindNode("first"), nullptr);
+  EXPECT_EQ(here->FindNode("second"), nullptr);
+  EXPECT_EQ(there->FindNode("first"), nullptr);
+  ASSERT_NE(there->FindNode("second"), nullptr);
+  EXPECT_EQ(there->FindNode("second")->provenance[0], "test: of the user");
+  const Node* recv = there->FindNode("first/from_rank_0");
+  ASSERT_NE(recv, nullptr);
+  EXPECT_THAT(recv->provenance[0], HasSubstr("'first' is made on rank 0"));
+}
+
+TEST(ByRankTest, AnInputThatNothingFillsIsNamed) {
+  Graph graph = Parse(R"(
+  %x = weft.Input() {dtype: f32, shape: [8]}
+  %a = Neg(%x) device("w1")
+  %o = weft.Output(%a) {name: "a"})");
+  auto where = AssignRanks(graph, 2);
+  ASSERT_TRUE(where.ok()) << where.status();
+  const absl::Status status = GraphOfRank(graph, *where, 0).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadGraph)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("weft.Input 'x' is not bound to data"));
+}
+
+// A node is of the first phase of its rank that is not before what it reads.
+TEST(ByRankTest, PhasesOfAPipelineGrowAlongEdges) {
+  Graph graph = Parse(absl::StrCat(kSource, R"(
+  %a = Neg(%x) device("w0") stage(0)
+  %b = Exp(%a) device("w1") stage(1)
+  %loss = Abs(%b) device("w1")
+  %gb = Neg(%loss) device("w1") stage(2)
+  %ga = Mul(%gb, %a) device("w0") stage(3)
+  %late = Add(%gb, %a) device("w0")
+  %s = weft.Accumulate(%ga) {count: 4} device("w0")
+  %o = weft.Output(%s) {name: "s"} device("w0"))"));
+  const PipelineSpec spec = {PipelineSchedule::k1F1B, 2, 2, 4};
+  auto where = AssignRanks(graph, spec);
+  ASSERT_TRUE(where.ok()) << where.status();
+  const auto phase = [&](const char* name) {
+    return where->phase[graph.FindNode(name)->id()];
+  };
+  EXPECT_EQ(phase("x"), 0);
+  EXPECT_EQ(phase("b"), 1);
+  EXPECT_EQ(phase("loss"), 1);
+  EXPECT_EQ(phase("gb"), 2);
+  EXPECT_EQ(phase("late"), 3);
+  EXPECT_EQ(phase("s"), 3);
+  EXPECT_EQ(phase("o"), -1);
+  // What is sent has the sender's phase, and room for what is under way.
+  auto mine = GraphOfRank(graph, *where, 1);
+  ASSERT_TRUE(mine.ok()) << mine.status();
+  EXPECT_THAT(PrintGraph(*mine), HasSubstr("peer: 0, rate: \"micro\", shape: "
+                                           "[8]} : f32[8] stage(0)"));
+}
+
 TEST(ByRankTest, UnknownAndMalformedRanksAreErrors) {
   for (const char* device : {"w2", "w99999999999", "w1x", "w0/"}) {
     Graph graph =

@@ -91,17 +91,29 @@ class Partitioner {
     main_work_[node.id()] = draft_.Append(std::move(work));
   }
 
-  // One end of a channel. Micro-batches follow each other closely, so the next
-  // may come while the last is still read; a step's value has a step's time.
+  // How many transfers of a value may be under way. Micro-batches follow each
+  // other closely: the next comes while the last is still read, and what is
+  // small may be some more ahead, so that neither end sleeps at each of them. A
+  // step's value has a step's time.
+  static uint32_t RunsAhead(const TensorType* type, int acts) {
+    constexpr int64_t kBytes = 16 << 10;  // that may be ahead
+    constexpr int64_t kMost = 16;
+    if (type == nullptr || acts == 1) return 1;
+    const int64_t bytes = std::max<int64_t>(1, type->num_bytes());
+    const int64_t copies = std::clamp<int64_t>(kBytes / bytes, 2, kMost);
+    return static_cast<uint32_t>(std::min<int64_t>(copies, acts));
+  }
+
+  // One end of a channel.
   int AddChannel(const Node& node, const TensorType* type, int acts) {
     const OpView view = graph_.View(node);
     plan::Channel channel;
     channel.set_name(view.String("channel"));
     channel.set_peer(static_cast<uint32_t>(view.Int("peer")));
     channel.set_receives(node.Is(OpId::kRecv));
-    const int64_t copies = view.Int("copies");
-    channel.set_copies(copies != 0 ? static_cast<uint32_t>(copies)
-                                   : (acts > 1 && type != nullptr ? 2 : 1));
+    // As many as are in use at once, or those that are good for speed.
+    channel.set_copies(std::max(static_cast<uint32_t>(view.Int("copies")),
+                                RunsAhead(type, acts)));
     if (type != nullptr) *channel.mutable_tensor() = DescribeTensor(*type, "");
     out_.channels.push_back(std::move(channel));
     return static_cast<int>(out_.channels.size()) - 1;
