@@ -61,7 +61,12 @@ class Emitter {
     for (size_t t = 0; t < d_.schedule.tasks.size(); ++t) AddOutputs(t);
     for (size_t t = 0; t < d_.schedule.tasks.size(); ++t) AddInputs(t);
     for (size_t w = 0; w < d_.parts.works.size(); ++w) {
-      AddControl(static_cast<int>(w));
+      AddControls(static_cast<int>(w));
+    }
+    for (auto [before, post] : d_.schedule.receives) {
+      AddControl(before, post,
+                 absl::StrCat("order: posted when it is soon needed, after '",
+                              d_.parts.works[before].name, "'"));
     }
     for (size_t t = 0; t < d_.schedule.tasks.size(); ++t) EmitOps(&d_, t);
     LinkAliases();
@@ -314,24 +319,30 @@ class Emitter {
     }
   }
 
-  void AddControl(int w) {
+  void AddControls(int w) {
+    for (int p : d_.parts.works[w].after) {
+      if (!NeedsControlRegister(d_.parts, d_.schedule, p, w)) continue;
+      AddControl(
+          p, w,
+          absl::StrCat("emit: control edge from '", d_.parts.works[p].name,
+                       "' to '", d_.parts.works[w].name, "'"));
+    }
+  }
+
+  void AddControl(int p, int w, const std::string& why) {
     const Work& work = d_.parts.works[w];
     const size_t to = d_.schedule.task_of[w];
-    for (int p : work.after) {
-      if (!NeedsControlRegister(d_.parts, d_.schedule, p, w)) continue;
-      const size_t from = d_.schedule.task_of[p];
-      if (!controls_.insert({{from, to}, true}).second) continue;
-      const Work& before = d_.parts.works[p];
-      int reg = NewRegister(
-          static_cast<uint32_t>(ControlCopies(d_.schedule, p, w)),
-          d_.parts.streams[before.stream].device, plan::Arena::ACTIVATIONS);
-      const bool last = before.acts > work.acts;
-      AddOutputPort(from, reg,
-                    last ? actor::GivenLast(before.acts) : std::string());
-      AddInputPort(to, reg, last ? 1 : before.acts);
-      d_.TaskAt(to)->add_provenance(absl::StrCat(
-          "emit: control edge from '", before.name, "' to '", work.name, "'"));
-    }
+    const size_t from = d_.schedule.task_of[p];
+    if (!controls_.insert({{from, to}, true}).second) return;
+    const Work& before = d_.parts.works[p];
+    int reg = NewRegister(
+        static_cast<uint32_t>(ControlCopies(d_.schedule, p, w)),
+        d_.parts.streams[before.stream].device, plan::Arena::ACTIVATIONS);
+    const bool last = before.acts > work.acts;
+    AddOutputPort(from, reg,
+                  last ? actor::GivenLast(before.acts) : std::string());
+    AddInputPort(to, reg, last ? 1 : before.acts);
+    d_.TaskAt(to)->add_provenance(why);
   }
 
   void CountAcks() {

@@ -58,6 +58,7 @@ class Orderer {
     for (size_t u = 0; u < units_.size(); ++u) {
       for (int w : units_[u].works) unit_of_[w] = static_cast<int>(u);
     }
+    ScheduleReceives();
     std::vector<bool> shared;
     for (const Unit& unit : units_) {
       shared.push_back(parts_.works[unit.works[0]].kind == Kind::kShared);
@@ -104,6 +105,33 @@ class Orderer {
     }
   }
 
+  // Registers of several copies have bytes of their own whenever they are used.
+  bool HoldsSharedMemory(const Work& post) const {
+    const plan::Channel& channel = parts_.channels[post.channel];
+    return channel.copies() == 1 && channel.tensor().dtype() != 0;
+  }
+
+  void ScheduleReceives() {
+    // The last chains so far, by the last work of each; of the sections before,
+    // too.
+    int last = -1, before_last = -1, of_section = -1;
+    Section section = Section::kBefore;
+    for (const Unit& unit : units_) {
+      const Work& first = parts_.works[unit.works[0]];
+      if (unit.section != section) of_section = last;
+      section = unit.section;
+      if (first.kind == Kind::kPost) {
+        const int after = first.late ? before_last : of_section;
+        if (after >= 0 && HoldsSharedMemory(first)) {
+          out_.receives.push_back({after, unit.works[0]});
+        }
+      } else if (parts_.streams[unit.stream].ordered && !IsPhase(first)) {
+        before_last = last;
+        last = unit.works.back();
+      }
+    }
+  }
+
   std::vector<UnitEdge> UnitEdges() const {
     std::map<std::pair<int, int>, int> copies;  // (from, to) -> the fewest
     auto add = [&](int from, int to, int n) {
@@ -131,6 +159,9 @@ class Orderer {
             stream ? 0 : ControlCopies(out_, p, static_cast<int>(w)));
       }
       for (int p : work.implied_after) add(unit_of_[p], to, 0);
+    }
+    for (auto [before, post] : out_.receives) {
+      add(unit_of_[before], unit_of_[post], 1);
     }
     std::vector<UnitEdge> edges;
     for (const auto& [pair, n] : copies) {

@@ -24,6 +24,16 @@
 // Executing the acts one by one in the linear order is a legal run of the
 // protocol, and the protocol is persistent, so no plan made from it can block.
 //
+// Receives. A value from another rank takes memory from the moment when its
+// receive is posted. Where nothing else bounds that, a control edge does:
+// - POST follows the last chain but one before it, so that there is a chain's
+//   time for the data to come in, where nobody waits for the SEND at the far
+//   end (as by_rank.h makes them). Only its readers here do, and they come
+//   after that chain anyway.
+// - Other POSTs follow the last chain of the section before theirs: who waits
+//   for a SEND that comes after the micro-batches does so, too.
+// So these edges block nothing.
+//
 // Threading: free functions, thread-safe; Schedule is a value.
 #ifndef WEFT_COMPILER_ORDER_ORDER_H_
 #define WEFT_COMPILER_ORDER_ORDER_H_
@@ -65,6 +75,8 @@ struct Schedule {
   std::vector<int> copies;
   // The same of control edges, by works; one where there is none.
   std::map<std::pair<int, int>, int> control_copies;
+  // Works, and the POST that follows each by a control edge of its own.
+  std::vector<std::pair<int, int>> receives;
   // By stream: the acts of a period as task indices; empty if not ordered.
   std::vector<std::vector<uint32_t>> orders;
 };

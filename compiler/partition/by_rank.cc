@@ -343,6 +343,7 @@ class Splitter {
       const absl::Span<const int64_t> dims = graph_.type(v).shape.dims();
       attrs.Set("dtype", graph_.type(v).dtype);
       attrs.Set("shape", std::vector<int64_t>(dims.begin(), dims.end()));
+      attrs.Set("late", 1);
       WEFT_ASSIGN_OR_RETURN(
           Node * recv,
           AddEnd(node, "weft.Recv", absl::StrCat(name, "/from_rank_", from), {},

@@ -58,7 +58,7 @@ TEST(ByRankTest, DataGoesFromSendToRecv) {
   EXPECT_THAT(here, HasSubstr("weft.Send(%a) {channel: \"a:0>1\", peer: 1, "
                               "rate: \"micro\"}"));
   EXPECT_THAT(there, HasSubstr("%a/from_rank_0 = weft.Recv() {channel: "
-                               "\"a:0>1\", dtype: f32, peer: 0, rate: "
+                               "\"a:0>1\", dtype: f32, late: 1, peer: 0, rate: "
                                "\"micro\", shape: [8]} : f32[8]"));
   EXPECT_THAT(there, HasSubstr("%b = Exp(%a/from_rank_0) : f32[8] "
                                "device(\"sim:0\")"));

@@ -135,6 +135,7 @@ class Partitioner {
     const bool data = node.num_outputs() > 0;
     post.channel =
         AddChannel(node, data ? &node.output_type(0) : nullptr, post.acts);
+    post.late = graph_.View(node).Int("late") != 0;
     Work recv = post;
     recv.kind = Kind::kRecv;
     absl::StrAppend(&post.name, "/post");

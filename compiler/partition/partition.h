@@ -95,6 +95,7 @@ struct Work {
   std::string binding;    // sources and sinks
   int64_t first = 0;      // counters: what micro-batches count from
   int channel = -1;       // kSend, kPost, kRecv: index in Partition.channels
+  bool late = false;      // kPost: nobody waits for the far end's SEND
   std::string state;      // kShared, kExclusive: the logical name
   // Position in the graph: orders works among equals.
   int rank = 0;

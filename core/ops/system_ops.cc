@@ -173,6 +173,7 @@ absl::Status InferSend(const OpView& op, std::vector<TensorType>*) {
 
 absl::Status InferRecv(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(CheckChannel(op));
+  WEFT_RETURN_IF_ERROR(RequireFlag(op, "late"));
   if (op.Has("dtype") != op.Has("shape")) {
     return op.Error(ErrorCode::kBadAttribute,
                     "attributes 'dtype' and 'shape' come together or not");
@@ -194,7 +195,9 @@ void RegisterChannels(OpRegistry* registry) {
   OpSchema recv =
       MakeActor(OpId::kRecv, {0, 0},
                 {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
-                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies},
+                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies,
+                 // Nobody waits for the SEND at the far end.
+                 AttrSpec::Default("late", 0)},
                 InferRecv);
   recv.outputs = {0, 1};
   recv.usual_outputs = [](const AttrMap& attrs) {
