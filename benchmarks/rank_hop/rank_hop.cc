@@ -99,7 +99,7 @@ class Ranks {
       devices_.push_back(
           Value(Device::Open(runtime::testing::FakePlugin(), 0)));
       runtime::SessionOptions options;
-      options.spin_ns = SpinNs(2 * static_cast<size_t>(ranks));
+      options.spin_ns = SpinNs(static_cast<size_t>(ranks));
       options.wire.emplace();
       options.wire->transport = &transport;
       options.wire->rendezvous = &meeting_;
@@ -176,21 +176,23 @@ void Measure(const std::string& name, const std::string& what,
   job.Leave();
 }
 
-// The same kernels on as many workers of one session.
-plan::Plan OnWorkers(const std::string& device, int stages, int micro_batches) {
+// The same kernels on as many workers of one session, each of which may be so
+// many micro-batches ahead of the next.
+plan::Plan OnWorkers(const std::string& device, int stages, int micro_batches,
+                     uint32_t ahead) {
   using Task = plan::Task;
   runtime::testing::PlanBuilder b("chain");
   const uint32_t host = b.AddDevice(device, true);
   const auto acts = static_cast<uint32_t>(micro_batches);
   const uint32_t io = b.AddStream("io", host, 0, false);
-  uint32_t reg = b.AddRegister("x", host, {2}, 2);
+  uint32_t reg = b.AddRegister("x", host, {2}, ahead);
   b.Output(b.AddTask(Task::SOURCE, "x", io, acts, "x"), reg);
   for (int s = 0; s < stages; ++s) {
     const std::string name = absl::StrCat("n", s);
     const uint32_t stream =
         b.AddStream(name, host, static_cast<uint32_t>(s), true);
     const uint32_t task = b.AddTask(Task::COMPUTE, name, stream, acts);
-    const uint32_t next = b.AddRegister(absl::StrCat("r", s), host, {2}, 2);
+    const uint32_t next = b.AddRegister(absl::StrCat("r", s), host, {2}, ahead);
     b.Input(task, reg).Output(task, next);
     b.Launch(task, WEFT_OP_NEG, {runtime::testing::In(0)},
              {runtime::testing::Out(0)});
@@ -204,7 +206,7 @@ plan::Plan OnWorkers(const std::string& device, int stages, int micro_batches) {
 }
 
 void MeasureWorkers(const std::string& name, const std::string& what,
-                    int stages, int micro_batches) {
+                    int stages, int micro_batches, uint32_t ahead) {
   Ones ones;
   Nowhere nowhere;
   runtime::Bindings bindings;
@@ -216,7 +218,7 @@ void MeasureWorkers(const std::string& name, const std::string& what,
   options.spin_ns = SpinNs(static_cast<size_t>(stages));
   auto session = Value(runtime::Session::Create({device.get()}, options));
   const absl::Status loaded = session->LoadProgram(
-      OnWorkers(device->Name(), stages, micro_batches), bindings);
+      OnWorkers(device->Name(), stages, micro_batches, ahead), bindings);
   CHECK(loaded.ok()) << loaded;
   const auto run = [&] {
     auto done = session->Run("chain", 0, kPeriods);
@@ -248,8 +250,12 @@ int Main(int argc, char** argv) {
   Measure("four ranks, 256 micro-batches", "micro-batch and hop",
           Chain(kStages, [](int i) { return i; }), kStages, kMicroBatches,
           double{kStages - 1} * kMicroBatches, transport);
-  MeasureWorkers("four workers of one rank, 256 micro-batches",
-                 "micro-batch and hop", kStages, kMicroBatches);
+  // As many ahead as the ranks are, and as a plan has between streams.
+  for (uint32_t ahead : {16, 2}) {
+    MeasureWorkers(absl::StrCat("four workers of one rank, 256 micro-batches, ",
+                                ahead, " ahead"),
+                   "micro-batch and hop", kStages, kMicroBatches, ahead);
+  }
   return 0;
 }
 

@@ -52,13 +52,13 @@ struct Session::Impl {
 uint64_t Session::Impl::SpinNs() const {
   if (options.spin_ns != SessionOptions::kAutoSpin) return options.spin_ns;
   // On one core a spinning worker only keeps the control thread waiting. Ranks
-  // of one process have as many workers each, on the same cores.
+  // of one process have at least one busy worker each, on the same cores.
   const size_t cores = AvailableCores(RealOs());
-  size_t all = threads.size();
+  size_t busy = threads.size();
   if (options.wire.has_value() && options.wire->transport->info().in_process) {
-    all *= options.wire->config.world;
+    busy = std::max<size_t>(busy, options.wire->config.world);
   }
-  return cores == 1 || all > cores ? 0 : 20'000;
+  return cores == 1 || busy > cores ? 0 : 20'000;
 }
 
 // A device that still works on memory can't be asked for anything again.

@@ -184,6 +184,47 @@ TEST(PipelineTest, PlacedNodesTakeASchedule) {
   }
 }
 
+// Pipelines beside other axes: several of them share the micro-batches, and the
+// ranks of a stage its values. Sums over values split have another order.
+TEST(PipelineTest, OnAMeshItComputesTheSame) {
+  const Sets sets = {"logical_shards=8", "optimizer.clip_norm=0.5", "steps=4",
+                     "epochs=0", "model.builtin.args.dropout=0.25"};
+  TestJob plain("plain", kDeep);
+  absl::StatusOr<TrainResult> one = Train(OnRanks(plain, 1, sets));
+  ASSERT_TRUE(one.ok()) << one.status();
+  const std::string data = R"(axis { name: "data" size: 2 })";
+  const std::string model = R"(axis { name: "model" size: 2 })";
+  const std::string pipe = R"(axis { name: "pipe" size: 2 })";
+  struct Case {
+    std::string axes;
+    uint32_t ranks;
+    std::string more;
+    bool bits;
+  };
+  for (const Case& c : std::vector<Case>{
+           {data + pipe, 4, R"(pipeline { stages: 2 })", true},
+           {pipe + data, 4, R"(pipeline { stages: 4 schedule: "interleaved" })",
+            true},
+           {data + pipe, 4, R"(pipeline { stages: 2 } zero: 3)", true},
+           {pipe + model, 4, R"(pipeline { stages: 2 schedule: "gpipe" }
+              sharding { value: "fc2/weight" axis: "model" split: 0 })",
+            false},
+           {data + pipe + model, 8, R"(pipeline { stages: 2 }
+              sharding { value: "fc2/weight" axis: "model" split: 1 })",
+            false}}) {
+    SCOPED_TRACE(absl::StrCat(c.axes, c.more));
+    TestJob job("mesh", kDeep);
+    WriteText(job.path(), absl::StrCat(ReadText(job.path()), "mesh { ", c.axes,
+                                       " } ", c.more));
+    absl::StatusOr<TrainResult> many =
+        Train(OnRanks(job, c.ranks, sets, "delay_max=4&delay_seed=3"));
+    ASSERT_TRUE(many.ok()) << many.status();
+    EXPECT_NEAR(many->final_loss, one->final_loss, 1e-5 * one->final_loss);
+    if (!c.bits) continue;
+    EXPECT_TRUE(StateOf(many->run_directory) == StateOf(one->run_directory));
+  }
+}
+
 TEST(PipelineTest, WhatCannotBeIsRefusedAndLeavesNothing) {
   TestJob job("refused", kDeep);
   TestJob back("back", Mlp());
