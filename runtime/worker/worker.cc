@@ -1,5 +1,7 @@
 #include "runtime/worker/worker.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -364,7 +366,7 @@ bool Worker::TimesAwaited() const {
   return false;
 }
 
-// Nothing to do: spins a little, then sleeps until something comes.
+// Nothing to do: spins or yields a little, then sleeps until something comes.
 void Worker::Wait() {
   const Port& port = config_.ports[config_.number];
   if (config_.spin_ns != 0) {
@@ -379,6 +381,14 @@ void Worker::Wait() {
       if (until == 0) until = now + config_.spin_ns;
       // A profile is as good as the looks at the device are frequent.
       if (now >= until && !TimesAwaited()) break;
+    }
+  }
+  // Others want the core: who has something for this worker may be among them.
+  for (uint32_t n = 0; config_.spin_ns == 0 && n < kYields; ++n) {
+    sched_yield();
+    if (!port.box->Empty() || PollOthers()) {
+      nap_ns_ = kFirstNapNs;
+      return;
     }
   }
   uint32_t seen = port.word->Announce();

@@ -12,7 +12,8 @@
 // Taking one message from the queue changes one actor; then the actor that may
 // act, if there is one, acts: its launches, then its messages. Between acts the
 // worker polls: after each act that gave a device something to do, else after
-// 64 acts. With nothing to do it spins a little, then sleeps on its futex word.
+// 64 acts. With nothing to do it spins a little, or where there are more
+// threads than cores lets others run, then sleeps on its futex word.
 //
 //   Worker worker(config);
 //   worker.Begin(/*first_step=*/0);
@@ -149,6 +150,8 @@ class Worker {
   enum class Leaving : uint8_t { kNo, kStop, kAbort };
 
   static constexpr uint32_t kPollEvery = 64;
+  // Times to let other threads run before sleeping, where nobody spins.
+  static constexpr uint32_t kYields = 16;
   static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
   static constexpr uint64_t kFirstNapNs = 20'000;
   static constexpr uint64_t kLongestNapNs = 200'000;
