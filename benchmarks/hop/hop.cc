@@ -192,7 +192,7 @@ int Main() {
   CPU_SET(1, &both);
   sched_setaffinity(0, sizeof(both), &both);
   RunSession("weft session, chain over two busy workers", 20'000);
-  RunSession("weft session, chain over two sleeping workers", 0);
+  RunSession("weft session, chain over two workers that yield", 0);
   return 0;
 }
 
