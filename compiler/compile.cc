@@ -134,6 +134,7 @@ absl::StatusOr<plan::Plan> Compile(const Graph& graph,
   Done(options, "partition");
   OrderOptions ordering;
   ordering.register_copies = options.register_copies;
+  ordering.io_copies = options.io_copies;
   ordering.launch_order_seed = options.launch_order_seed;
   ordering.max_chain_ops = options.max_chain_ops;
   ordering.pipeline = options.pipeline;

@@ -56,8 +56,10 @@ struct CompileOptions {
   // None, or the one that the ranks are: then the stages of micro-batch nodes
   // are phases (AssignRanks). Its micro_batches are those above.
   PipelineSpec pipeline;
-  // Of registers between streams; those that I/O fills have at least two.
+  // Of registers between streams.
   int register_copies = 2;
+  // At least, of those that I/O fills: what comes next is read meanwhile.
+  int io_copies = 2;
   // Other values give other legal launch orders of the same work; results must
   // not depend on it.
   uint64_t launch_order_seed = 0;

@@ -30,9 +30,13 @@ int LastPhase(const Partition& parts, const Buffer& buffer) {
 // keeps writer and readers apart. Between streams copies let the writer run
 // ahead; what acts once a step does so only where it waits for the outside
 // world.
-int CopiesInAPhase(const Partition& parts, const Buffer& buffer, int wanted) {
+int CopiesInAPhase(const Partition& parts, const Buffer& buffer,
+                   const OrderOptions& options) {
+  const int wanted = options.register_copies;
   const Work& producer = parts.works[buffer.producer];
-  if (!parts.streams[producer.stream].ordered) return std::max(2, wanted);
+  if (!parts.streams[producer.stream].ordered) {
+    return std::max(options.io_copies, wanted);
+  }
   if (GivesOf(producer) == 1 && parts.micro_batches > 1) return 1;
   for (int r : buffer.readers) {
     if (parts.works[r].stream != producer.stream) return std::max(1, wanted);
@@ -77,8 +81,7 @@ class Orderer {
     if (producer.channel >= 0) {
       return static_cast<int>(parts_.channels[producer.channel].copies());
     }
-    const int one_phase =
-        CopiesInAPhase(parts_, buffer, options_.register_copies);
+    const int one_phase = CopiesInAPhase(parts_, buffer, options_);
     // A step's value is there for all of them.
     if (GivesOf(producer) == 1) return one_phase;
     const int in_flight =

@@ -53,6 +53,7 @@ namespace weft {
 
 struct OrderOptions {
   int register_copies = 2;
+  int io_copies = 2;  // at least, of registers that I/O fills
   uint64_t launch_order_seed = 0;
   int max_chain_ops = 128;
   // Its micro_batches are those of the partition.

@@ -66,6 +66,8 @@ absl::StatusOr<Graph> BuildSaveGraph(const Graph& program) {
 
 absl::StatusOr<Graph> BuildLoadGraph(const Graph& program) {
   Graph graph("load");
+  // One after the other: memory for the largest is enough.
+  int32_t before = -1;
   for (const Node* variable : Variables(program)) {
     WEFT_ASSIGN_OR_RETURN(Node * copy, CopyVariable(*variable, &graph));
     std::string name = absl::StrCat("load/", variable->name());
@@ -73,10 +75,11 @@ absl::StatusOr<Graph> BuildLoadGraph(const Graph& program) {
         Node * source,
         graph.Add("weft.DataSource", name, {},
                   DataSourceAttrs(name, {variable->output_type(0)})));
-    WEFT_RETURN_IF_ERROR(graph
-                             .Add("weft.Assign", absl::StrCat(name, "/assign"),
-                                  {copy->output(0), source->output(0)})
-                             .status());
+    if (before >= 0) graph.AddControlInput(source->id(), before);
+    WEFT_ASSIGN_OR_RETURN(
+        Node * assign, graph.Add("weft.Assign", absl::StrCat(name, "/assign"),
+                                 {copy->output(0), source->output(0)}));
+    before = assign->id();
   }
   return graph;
 }

@@ -304,6 +304,7 @@ absl::StatusOr<plan::Plan> CompileProgram(const Build& build,
   if (build.register_copies > 0) {
     options.register_copies = build.register_copies;
   }
+  if (program == "load") options.register_copies = options.io_copies = 1;
   options.launch_order_seed = build.options.launch_order_seed;
   options.strict = build.options.strict;
   absl::StatusOr<plan::Plan> plan =
