@@ -114,17 +114,32 @@ class Orderer {
     return channel.copies() == 1 && channel.tensor().dtype() != 0;
   }
 
+  // The collective that a channel belongs to (core/graph/channels.h): all that
+  // its ranks agreed on. Empty: none.
+  std::string CollectiveOf(const Work& end) const {
+    if (end.kind != Kind::kPost && end.kind != Kind::kSend) return "";
+    const std::string& name = parts_.channels[end.channel].name();
+    return name.find('#') == std::string::npos
+               ? ""
+               : name.substr(0, name.rfind('/'));
+  }
+
   void ScheduleReceives() {
     // The last chains so far, by the last work of each; of the sections before,
     // too.
     int last = -1, before_last = -1, of_section = -1;
+    // The last chain but one before a collective's first end.
+    std::map<std::string, int> begins;
     Section section = Section::kBefore;
     for (const Unit& unit : units_) {
       const Work& first = parts_.works[unit.works[0]];
       if (unit.section != section) of_section = last;
       section = unit.section;
+      const std::string collective = CollectiveOf(first);
+      if (!collective.empty()) begins.try_emplace(collective, before_last);
       if (first.kind == Kind::kPost) {
-        const int after = first.late ? before_last : of_section;
+        int after = first.late ? before_last : of_section;
+        if (!collective.empty()) after = begins.at(collective);
         if (after >= 0 && HoldsSharedMemory(first)) {
           out_.receives.push_back({after, unit.works[0]});
         }
