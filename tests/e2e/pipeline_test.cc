@@ -105,6 +105,14 @@ TEST(PipelineTest, RecomputationAndPrecisionComputeTheSame) {
       {{"1f1b", 4, 4}, {"interleaved", 4, 2}});
 }
 
+// Its acts are over later than its launches, and what is sent is copied first.
+TEST(PipelineTest, OnADeviceOfItsOwnMemoryItComputesTheSame) {
+  TestJob job("sim", kDeep);
+  ExpectAllShapesSame(
+      job, {"micro_batches=4", "devices=sim:0", "steps=3", "epochs=0"},
+      {{"gpipe", 2, 2}, {"1f1b", 4, 4}, {"interleaved", 4, 2}});
+}
+
 // Running statistics are updated once a step, on the rank of their layer.
 TEST(PipelineTest, ImageModelsComputeTheSame) {
   TestJob job("lenet", Lenet(), LenetData());
