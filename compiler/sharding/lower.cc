@@ -181,9 +181,9 @@ class Lowerer {
       const Value v = node.output(static_cast<int>(o));
       local_[{v, sharding_.nodes[node.id()].outputs[o]}] = results[o];
       if (sharding_.given.count(v) == 0) continue;
-      WEFT_RETURN_IF_ERROR(
-          Box(v, sharding_.nodes[node.id()].outputs[o], sharding_.of(v), "")
-              .status());
+      WEFT_RETURN_IF_ERROR(Box(v, sharding_.nodes[node.id()].outputs[o],
+                               sharding_.of(v), nullptr)
+                               .status());
     }
     return absl::OkStatus();
   }
@@ -242,7 +242,7 @@ class Lowerer {
     const bool each_use = options_.gather_each_use && found != way &&
                           rates_[reader.id()] == Rate::kMicro &&
                           whole_.node(v)->Is(OpId::kVariable);
-    if (each_use) return Box(v, found, way, reader.name());
+    if (each_use) return Box(v, found, way, &reader);
     const auto known = local_.find({v, way});
     if (known != local_.end()) return known->second;
     const auto bundle = bundles_.find(v.node);
@@ -250,12 +250,12 @@ class Lowerer {
       WEFT_RETURN_IF_ERROR(SumBundle(*bundle->second));
       return local_.at({v, way});
     }
-    return Box(v, found, way, "");
+    return Box(v, found, way, nullptr);
   }
 
-  // `reader`: whose own copy it is; empty: for all.
+  // `reader`: whose own copy it is, made in its stage; null: for all.
   absl::StatusOr<Value> Box(Value v, const NdSbp& from, const NdSbp& to,
-                            const std::string& reader) {
+                            const Node* reader) {
     const auto local = local_.find({v, from});
     if (local == local_.end()) {
       return MakeError(ErrorCode::kInternal,
@@ -264,22 +264,28 @@ class Lowerer {
     }
     if (from == to) return local->second;
     const bool sums = shares() && from[0].is_micro();
-    const bool micro = rates_[v.node] == Rate::kMicro || !reader.empty();
+    const bool micro = rates_[v.node] == Rate::kMicro || reader != nullptr;
     std::string name = absl::StrCat(whole_.ValueName(v), "/", NameOf(to));
-    if (!reader.empty()) absl::StrAppend(&name, "/", reader);
+    if (reader != nullptr) absl::StrAppend(&name, "/", reader->name());
     WEFT_ASSIGN_OR_RETURN(
         Value boxed,
         AddBoxed(v, local->second, sums ? NdSbp{Sbp::Partial()} : from, to,
-                 name, micro, whole_.type(v)));
-    if (reader.empty()) local_[{v, to}] = boxed;
+                 name, micro, whole_.type(v), reader));
+    if (reader == nullptr) local_[{v, to}] = boxed;
     return boxed;
   }
 
   absl::StatusOr<Value> AddBoxed(Value like, Value local, const NdSbp& from,
                                  const NdSbp& to, const std::string& name,
-                                 bool micro, const TensorType& type) {
+                                 bool micro, const TensorType& type,
+                                 const Node* reader = nullptr) {
     const Node& node = *whole_.node(like);
     WEFT_ASSIGN_OR_RETURN(int stage, StageOf(node));
+    bool together = false;  // on one rank of a pipeline
+    if (reader != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(int reads, StageOf(*reader));
+      together = reads == stage;
+    }
     Boxing b;
     b.costs = costs_[stage].get();
     b.rank = spec_.meshes[stage].rank(options_.member);
@@ -291,7 +297,7 @@ class Lowerer {
     b.algorithm = options_.algorithm;
     b.chunk_elements = options_.chunk_elements;
     b.device = node.device;
-    b.stage = node.stage;
+    b.stage = together ? reader->stage : node.stage;
     const int32_t first = out_.id_bound();
     WEFT_ASSIGN_OR_RETURN(Value boxed, AddBoxing(&out_, b, local, type));
     // What is sent here is read by micro-batches there.
