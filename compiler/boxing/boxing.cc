@@ -54,6 +54,7 @@ Collective CollectiveFor(const Boxing& b, const BoxingStep& step, int index) {
   c.name = absl::StrCat(b.name, "/", index);
   c.chunk_elements = b.chunk_elements;
   c.rate = b.rate;
+  c.narrow = b.narrow;
   c.hosts = b.costs->HostsOf(c.ranks);
   c.topology = b.costs->topology();
   c.order = b.costs->order();

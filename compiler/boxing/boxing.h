@@ -47,6 +47,7 @@ struct Boxing {
   // does not exist for.
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kAuto;
   int64_t chunk_elements = 0;  // as of a collective
+  bool narrow = false;         // as of a collective
   std::vector<int32_t> after;  // as of a collective
   std::string device;          // of the nodes
   int stage = -1;              // of the nodes

@@ -289,6 +289,7 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
       Expr flat(emit, emission.Result(after));
       result = Cast(ShapedResult(c, flat, type.shape), type.dtype);
     }
+    emission.Finish();
   }
   WEFT_RETURN_IF_ERROR(emit.status());
   return result;

@@ -97,6 +97,9 @@ struct Collective {
   std::string name;
   int64_t chunk_elements = 0;  // 0: each block is one chunk
   std::string rate = "step";   // of the operand: "step" or "micro"
+  // f32 travels as bf16. Who sends keeps what it sent, so that all ranks have
+  // the same bits. Not of the order class of what is sent whole.
+  bool narrow = false;
   // Positions on each host, for kHierarchical and kAuto. Empty: all on one.
   std::vector<std::vector<int>> hosts;
   Topology topology;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/graph/channels.h"
+#include "core/ops/expr.h"
 
 namespace weft {
 namespace {
@@ -27,6 +28,7 @@ CollectiveEmission::CollectiveEmission(Graph* graph, GraphEmitter* emit,
       c_(c),
       schedule_(schedule),
       dtype_(dtype),
+      narrow_(c.narrow && dtype == DType::kF32),
       agreed_(std::move(agreed)),
       provenance_(std::move(provenance)),
       me_(static_cast<int>(std::find(c.ranks.begin(), c.ranks.end(), c.rank) -
@@ -111,7 +113,15 @@ Value CollectiveEmission::Result(const std::vector<int>& blocks) {
       }
     }
   }
-  return whole.Get(0, end);
+  return result_ = whole.Get(0, end);
+}
+
+void CollectiveEmission::Finish() {
+  if (!emit_->status().ok()) return;
+  for (const auto& [kept, travelled] : narrowed_) {
+    if (!graph_->Uses(kept).empty() || kept == result_) continue;
+    graph_->Remove(kept.node).IgnoreError();
+  }
 }
 
 void CollectiveEmission::Sends(size_t step, size_t index) {
@@ -123,7 +133,7 @@ void CollectiveEmission::Sends(size_t step, size_t index) {
     const int64_t begin = chunk.begin[move.source];
     const int64_t end = chunk.begin[move.source + move.count];
     if (begin == end) continue;
-    emit_->Emit("weft.Send", {chunk.rope.Get(begin, end)},
+    emit_->Emit("weft.Send", {Travelling(&chunk, begin, end)},
                 {{"channel", Channel(move, step, index)},
                  {"peer", c_.ranks[move.to]},
                  {"rate", c_.rate}},
@@ -165,11 +175,26 @@ Value CollectiveEmission::Receive(const CollectiveMove& move, size_t step,
   Value value = emit_->Emit1("weft.Recv", {},
                              {{"channel", Channel(move, step, index)},
                               {"peer", c_.ranks[move.from]},
-                              {"dtype", dtype_},
+                              {"dtype", narrow_ ? DType::kBF16 : dtype_},
                               {"shape", std::vector<int64_t>{length}},
                               {"rate", c_.rate}});
   Ordered(hold_);
-  return value;
+  if (!narrow_) return value;
+  const Value wide = Cast(Expr(*emit_, value), dtype_).value();
+  narrowed_[wide] = value;
+  return wide;
+}
+
+Value CollectiveEmission::Travelling(Chunk* chunk, int64_t begin, int64_t end) {
+  const Value value = chunk->rope.Get(begin, end);
+  if (!narrow_) return value;
+  const auto known = narrowed_.find(value);
+  if (known != narrowed_.end()) return known->second;
+  const Expr narrow = Cast(Expr(*emit_, value), DType::kBF16);
+  const Value kept = Cast(narrow, dtype_).value();
+  chunk->rope.Put(begin, {kept, 0, end - begin});
+  narrowed_[kept] = narrow.value();
+  return narrow.value();
 }
 
 int32_t CollectiveEmission::Ordered(int32_t before) {

@@ -12,6 +12,7 @@
 #define WEFT_COMPILER_COLLECTIVES_EMISSION_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class CollectiveEmission {
   void Run();
   // The blocks, one after another. Pre-condition: they are not all empty.
   Value Result(const std::vector<int>& blocks);
+  // After all: takes away what was kept of what was sent and is not read.
+  void Finish();
 
  private:
   // What this rank has of one chunk, place after place.
@@ -60,6 +63,8 @@ class CollectiveEmission {
   // -1, after the operand and Collective::after. Its id.
   int32_t Ordered(int32_t before);
   Value Reduced(Value left, Value right);
+  // What travels of elements [begin, end).
+  Value Travelling(Chunk* chunk, int64_t begin, int64_t end);
   std::string Channel(const CollectiveMove& move, size_t step,
                       size_t chunk) const;
 
@@ -70,6 +75,8 @@ class CollectiveEmission {
   // This rank's, by step.
   std::vector<std::vector<CollectiveMove>> sends_, receives_;
   DType dtype_;
+  const bool narrow_;
+  std::map<Value, Value> narrowed_;  // what was kept -> what travelled
   std::string agreed_, provenance_;
   int me_;
   std::vector<int64_t> block_sizes_;
@@ -77,6 +84,7 @@ class CollectiveEmission {
   std::vector<Chunk> chunks_;
   int32_t operand_ = -1;  // node that the operand comes from
   int32_t last_send_ = -1;
+  Value result_;
   int32_t hold_ = -1;  // the Send that the step's receives come after
 };
 

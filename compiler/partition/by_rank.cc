@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/collectives/narrow.h"
 #include "compiler/partition/phases.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/rates/rates.h"
@@ -302,13 +303,51 @@ class Splitter {
     return end;
   }
 
+  // On this rank.
+  int StageOfFirstReader(const Node& node, Value v) const {
+    int first = -1;
+    for (int32_t reader : Readers(v)) {
+      if (RankOf(reader) != rank_) continue;
+      const int stage = StageOf(*graph_.node(reader));
+      if (first < 0 || stage < first) first = stage;
+    }
+    return first < 0 ? StageOf(node) : first;
+  }
+
+  bool TravelsNarrow(const Node& node, Value v) const {
+    return where_.narrow_wire &&
+           MayTravelNarrow(graph_.type(v),
+                           {/*sum=*/false, rates_[node.id()] == Rate::kMicro,
+                            node.Is(OpId::kVariable)});
+  }
+
+  absl::StatusOr<Value> AddCast(const Node& node, const std::string& name,
+                                Value v, DType to) {
+    WEFT_ASSIGN_OR_RETURN(
+        Node * cast,
+        AddEnd(node, "Cast", name, {v}, {{"to", to}}, 1, "travels as bf16"));
+    return cast->output(0);
+  }
+
+  // What is sent of a value: one cast, whatever the number of ranks.
+  absl::StatusOr<Value> Travelling(const Node& node, Value v) {
+    if (!TravelsNarrow(node, v)) return value_.at(v);
+    const auto [at, is_new] = narrow_.try_emplace(v);
+    if (is_new) {
+      WEFT_ASSIGN_OR_RETURN(
+          at->second, AddCast(node, absl::StrCat(graph_.ValueName(v), "/bf16"),
+                              value_.at(v), DType::kBF16));
+    }
+    return at->second;
+  }
+
   absl::Status SendResults(const Node& node) {
     for (int i = 0; i < node.num_outputs(); ++i) {
       const Value v = node.output(i);
       const std::string name = graph_.ValueName(v);
       for (int to : RanksReading(v)) {
         if (to == rank_) continue;
-        const Value local = value_.at(v);
+        WEFT_ASSIGN_OR_RETURN(const Value local, Travelling(node, v));
         WEFT_RETURN_IF_ERROR(
             AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to),
                    {local},
@@ -341,7 +380,8 @@ class Splitter {
       AttrMap attrs =
           Channel(node, name, from, rank_, Copies(node, Readers(v), rank_));
       const absl::Span<const int64_t> dims = graph_.type(v).shape.dims();
-      attrs.Set("dtype", graph_.type(v).dtype);
+      const bool narrow = TravelsNarrow(node, v);
+      attrs.Set("dtype", narrow ? DType::kBF16 : graph_.type(v).dtype);
       attrs.Set("shape", std::vector<int64_t>(dims.begin(), dims.end()));
       attrs.Set("late", 1);
       WEFT_ASSIGN_OR_RETURN(
@@ -350,6 +390,11 @@ class Splitter {
                  std::move(attrs), 1,
                  absl::StrCat("'", name, "' is made on rank ", from)));
       value_[v] = recv->output(0);
+      if (!narrow) continue;
+      WEFT_ASSIGN_OR_RETURN(
+          value_[v], AddCast(node, absl::StrCat(name, "/wide"), recv->output(0),
+                             graph_.type(v).dtype));
+      out_.node(value_[v].node)->stage = StageOfFirstReader(node, v);
     }
     if (RanksAfter(node).count(rank_) == 0) return absl::OkStatus();
     const std::string name = ControlName(node);
@@ -373,6 +418,7 @@ class Splitter {
   std::optional<PhaseOrder> phases_;
   std::vector<int32_t> local_;          // by node of the whole; -1: not here
   std::map<Value, Value> value_;        // of the whole, here
+  std::map<Value, Value> narrow_;       // as they travel
   std::map<int32_t, int32_t> control_;  // node elsewhere -> its word here
 };
 

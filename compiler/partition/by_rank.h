@@ -50,6 +50,9 @@ struct RankAssignment {
   // By node id; empty without a pipeline.
   std::vector<int> phase;
   PipelineSpec pipeline;
+  // What may travel as bf16 (compiler/collectives/narrow.h) does: it is cast
+  // before its Send and back after its Recv.
+  bool narrow_wire = false;
 };
 
 // With a pipeline, which says both numbers, stages of nodes are phases: those

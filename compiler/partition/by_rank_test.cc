@@ -128,6 +128,15 @@ TEST(ByRankTest, StateMovesWithItsUpdate) {
   }
 }
 
+// One says which rank, the other which device of it.
+TEST(ByRankTest, PartialSpecificationsOfASetMerge) {
+  const std::string there =
+      Text(UpdateGraph("device(\"sim:0\")", "device(\"w1\")"), 2, 1);
+  EXPECT_THAT(there, HasSubstr("%v = weft.Variable()"));
+  EXPECT_THAT(there, HasSubstr("device(\"sim:0\")"));
+  EXPECT_THAT(there, HasSubstr("weft.SgdUpdate(%v, "));
+}
+
 TEST(ByRankTest, StateAndUpdateApartAreAnErrorThatNamesBoth) {
   auto where =
       AssignRanks(UpdateGraph("device(\"w1\")", "device(\"w0/cpu:0\")"), 2);

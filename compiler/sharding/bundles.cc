@@ -5,22 +5,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/collectives/narrow.h"
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
 
 namespace weft {
 std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
-    const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes) {
+    const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes,
+    bool narrow_wire) {
   std::vector<int32_t> sorted = sums;
   std::sort(sorted.begin(), sorted.end());
   std::map<int32_t, std::shared_ptr<const Bundle>> out;
-  std::map<std::tuple<DType, std::string, int>, std::shared_ptr<Bundle>> open;
+  std::map<std::tuple<DType, bool, std::string, int>, std::shared_ptr<Bundle>>
+      open;
   for (int32_t id : sorted) {
     const Node& sum = *graph.node(id);
     const TensorType& type = sum.output_type(0);
     const int64_t elements = type.shape.num_elements();
     const int64_t most = bytes / static_cast<int64_t>(DTypeSize(type.dtype));
-    std::shared_ptr<Bundle>& bundle = open[{type.dtype, sum.device, sum.stage}];
+    const bool narrow = narrow_wire && MayTravelNarrow(type, {/*sum=*/true});
+    std::shared_ptr<Bundle>& bundle =
+        open[{type.dtype, narrow, sum.device, sum.stage}];
     if (bundle == nullptr || bundle->elements + elements > most ||
         bundle->sums.size() >= kMaxTogether) {
       bundle = std::make_shared<Bundle>();

@@ -26,8 +26,10 @@ struct Bundle {
 };
 
 // By sum, its bundle: in the order of their ids, up to `bytes` and 64 sums.
+// With `narrow_wire` those that may travel as bf16 are not with the others.
 std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
-    const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes);
+    const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes,
+    bool narrow_wire);
 
 // Operands of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
 inline constexpr size_t kMaxTogether = 64;

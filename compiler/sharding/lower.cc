@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/boxing/boxing.h"
+#include "compiler/collectives/narrow.h"
 #include "compiler/placement/device_names.h"
 #include "compiler/sharding/agree.h"
 #include "compiler/sharding/bundles.h"
@@ -102,7 +103,8 @@ class Lowerer {
                                     " ranks cannot share equally"));
     }
     here_ = spec_.micro_batches / members;
-    bundles_ = MakeBundles(whole_, WantedWhole(), options_.bundle_bytes);
+    bundles_ = MakeBundles(whole_, WantedWhole(), options_.bundle_bytes,
+                           options_.narrow_wire);
     return absl::OkStatus();
   }
 
@@ -296,6 +298,9 @@ class Lowerer {
     b.rate = micro ? "micro" : "step";
     b.algorithm = options_.algorithm;
     b.chunk_elements = options_.chunk_elements;
+    b.narrow = options_.narrow_wire &&
+               MayTravelNarrow(
+                   type, {HasPartial(from), micro, node.Is(OpId::kVariable)});
     b.device = node.device;
     b.stage = together ? reader->stage : node.stage;
     const int32_t first = out_.id_bound();
@@ -309,6 +314,11 @@ class Lowerer {
       WEFT_RETURN_IF_ERROR(out_.SetAttr(id, "before", 1));
     }
     return boxed;
+  }
+
+  static bool HasPartial(const NdSbp& sbp) {
+    return std::any_of(sbp.begin(), sbp.end(),
+                       [](Sbp s) { return s.is_partial(); });
   }
 
   absl::StatusOr<int> StageOf(const Node& node) const {

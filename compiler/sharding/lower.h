@@ -49,6 +49,8 @@ struct LoweringOptions {
   // and for each micro-batch, instead of once a step.
   bool gather_each_use = false;
   bool first_decides = false;
+  // What may travel as bf16 (compiler/collectives/narrow.h) does.
+  bool narrow_wire = false;
 };
 
 // Errors: kBadValue where the members do not divide the micro-batches, and for

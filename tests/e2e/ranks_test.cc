@@ -377,6 +377,41 @@ TEST(RanksTest, TheCommandSaysWhatIsWrong) {
   EXPECT_THAT(job.Runs(), ::testing::IsEmpty());
 }
 
+// Gradients of ranks that share micro-batches, activations of those that share
+// nodes, in host memory and in that of a device: nearly the same, not the same.
+TEST(RanksTest, Bf16OnTheWireIsNearlyTheSame) {
+  const struct {
+    const char* name;
+    std::string placement;
+    Sets sets;
+  } kCases[] = {
+      {"wire_data", "", {}},
+      {"wire_zero", "", {"zero=2"}},
+      {"wire_sim", "", {"devices=sim:0"}},
+      {"wire_nodes", R"(placement { scope: "fc2.*" device: "w1" })", {}},
+      {"wire_nodes_sim",
+       R"(placement { scope: "fc2.*" device: "w1" })",
+       {"devices=sim:0"}},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.name);
+    TestJob job(c.name, Mlp());
+    WriteText(job.path(), ReadText(job.path()) + c.placement);
+    Sets sets = c.sets;
+    for (const char* set : {"steps=10", "epochs=0", "eval.every_epochs=0",
+                            "model.builtin.args.hidden=64,48"}) {
+      sets.push_back(set);
+    }
+    absl::StatusOr<TrainResult> exact = Train(OnRanks(job, 2, sets));
+    ASSERT_TRUE(exact.ok()) << exact.status();
+    sets.push_back("precision.wire=BF16");
+    absl::StatusOr<TrainResult> narrow = Train(OnRanks(job, 2, sets));
+    ASSERT_TRUE(narrow.ok()) << narrow.status();
+    EXPECT_NEAR(narrow->final_loss, exact->final_loss, 0.02);
+    EXPECT_NE(narrow->final_loss, exact->final_loss);
+  }
+}
+
 // Exits with the code of the loss, and not with a hang.
 TEST(RanksTest, TheCommandEndsWhenARankIsLost) {
   TestJob job("command_lost", Mlp());

@@ -38,8 +38,12 @@ Ran RunJob(const TestJob& job, uint32_t ranks, const Sets& sets) {
 // Each save compares the state of all ranks, bit by bit.
 TEST(UnlikeRanksTest, CpuAndSimTrainOneModel) {
   TestJob job("unlike", Mlp());
-  const Sets sets = {"steps=12", "epochs=0", "checkpoint.every_steps=3",
-                     "optimizer.clip_norm=0.5", "eval.every_epochs=0"};
+  const Sets sets = {"steps=12",
+                     "epochs=0",
+                     "checkpoint.every_steps=3",
+                     "optimizer.clip_norm=0.5",
+                     "model.builtin.args.hidden=32,8",
+                     "eval.every_epochs=0"};
   const Ran one = RunJob(job, 1, [&] {
     Sets with = sets;
     with.push_back("micro_batches=2");

@@ -402,8 +402,15 @@ absl::Status ResolvePipeline(job::Pipeline* pipeline) {
 
 // What the format has and this version does not do yet: refused, not ignored.
 absl::Status CheckSupported(const job::Job& job) {
-  if (job.precision().wire() != job::Precision::F32) {
-    return Bad("precision.wire: only F32 is available");
+  if (job.precision().wire() == job::Precision::F16) {
+    return Bad("precision.wire is F16; F32 and BF16 are available");
+  }
+  if (job.precision().wire() == job::Precision::BF16 &&
+      job.logical_shards() != 0) {
+    return Bad(absl::StrCat(
+        "precision.wire is BF16, which rounds what ranks "
+        "send; logical_shards is ",
+        job.logical_shards(), ", which promises the bits of one rank"));
   }
   if (!job.observe().http().empty()) {
     return Bad("observe.http is not available");

@@ -49,6 +49,33 @@ TEST(ProgramsTest, AllProgramsShareOneState) {
   EXPECT_NE(p.state.Find("fc1/weight/velocity"), nullptr);
 }
 
+uint64_t ChannelBytes(const job::Job& job) {
+  FakeOracle oracle;
+  std::vector<plan::Device> devices = {HostDevice()};
+  ProgramOptions options;
+  options.share = ShareOfRank(job, 0, 2).value();
+  const Programs programs = BuildPrograms(RealOs(), job, Info(), devices,
+                                          devices[0].name(), oracle, options)
+                                .value();
+  uint64_t bytes = 0;
+  for (const plan::Channel& channel : programs.plans.at("train").channels()) {
+    uint64_t elements = 1;
+    for (int64_t dim : channel.tensor().dims()) elements *= dim;
+    bytes += elements * DTypeSize(static_cast<DType>(channel.tensor().dtype()));
+  }
+  return bytes;
+}
+
+// All but what is small: biases, losses, counts.
+TEST(ProgramsTest, Bf16OnTheWireHalvesTheBytesOfAPlan) {
+  const std::vector<std::string> sets = {"model.builtin.args.hidden=128,64"};
+  std::vector<std::string> narrow = sets;
+  narrow.push_back("precision.wire=BF16");
+  const uint64_t exact = ChannelBytes(Job(sets));
+  EXPECT_GT(exact, 40000u);
+  EXPECT_LT(ChannelBytes(Job(narrow)), exact * 52 / 100);
+}
+
 // What is computed again costs fusions: here there is nothing to spare.
 TEST(ProgramsTest, KeepsAllWhereComputingAgainSparesNothing) {
   auto arenas = [](const Programs& p) {

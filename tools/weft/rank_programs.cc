@@ -150,6 +150,7 @@ absl::Status RankPrograms::SplitValues(Graphs* graphs) {
   WEFT_ASSIGN_OR_RETURN(Sharding sharding, ChooseSharding(train, spec));
   const std::map<std::string, NdSbp> variables = VariablesOf(train, sharding);
   WEFT_ASSIGN_OR_RETURN(LoweringOptions options, OptionsOf(spec));
+  options.narrow_wire = narrow_wire();
   WEFT_ASSIGN_OR_RETURN(train, LowerSharding(train, spec, sharding, options));
   return LowerOthers(spec, variables, graphs);
 }
@@ -205,6 +206,7 @@ absl::Status RankPrograms::ShareMicroBatches(Graphs* graphs) {
   const std::map<std::string, NdSbp> variables = VariablesOf(train, sharding);
   WEFT_ASSIGN_OR_RETURN(LoweringOptions options, OptionsOf(spec));
   options.gather_each_use = share_.zero == 3;
+  options.narrow_wire = narrow_wire();
   WEFT_ASSIGN_OR_RETURN(train, LowerSharding(train, spec, sharding, options));
   return splits || agree ? LowerOthers(spec, variables, graphs)
                          : absl::OkStatus();
@@ -290,6 +292,7 @@ absl::Status RankPrograms::ShareNodes(Graphs* graphs) {
         for (int& r : where->rank) {
           if (r >= 0) r = stages[r].rank(0);
         }
+        where->narrow_wire = narrow_wire() && graph == &graphs->at(kTrain);
         WEFT_ASSIGN_OR_RETURN(*graph, GraphOfRank(*graph, *where, rank));
         return absl::OkStatus();
       });

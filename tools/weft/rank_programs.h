@@ -57,6 +57,11 @@ class RankPrograms {
   void TakeHomes(const RankAssignment& where, const Graph& train);
   void ApplyHomes(Graph* graph) const;
 
+  // Of training alone: what else is computed is exact.
+  bool narrow_wire() const {
+    return job_.precision().wire() == job::Precision::BF16;
+  }
+
   // One for each stage, through this rank's place on the other axes.
   std::vector<Mesh> MeshesOf(const std::vector<int>& axes) const;
   ShardingSpec SpecOf(const std::vector<int>& axes) const;
