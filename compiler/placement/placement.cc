@@ -15,6 +15,8 @@ namespace {
 
 using Role = PlacedNode::Role;
 
+constexpr uint32_t kNoDevice = ~uint32_t{0};
+
 bool RenamesBytes(const Node& node) {
   switch (node.schema().id) {
     case OpId::kReshape:
@@ -59,12 +61,12 @@ class Placer {
   }
 
   bool RunsAsKernel(const Graph& graph, const Node& node) const {
-    absl::StatusOr<uint32_t> target = Target(node);
+    absl::StatusOr<uint32_t> target = Target(graph, node);
     if (!target.ok()) return false;
     const OpView view = graph.View(node);
     if (Supports(*target, view)) return true;
     if (*target == 0 || options_.strict) return false;
-    return !DecomposesView(graph, node, {*target}, 8) && Supports(0, view);
+    return !DecomposesView(graph, node, {*target}, 8) && AnySupports(view);
   }
 
  private:
@@ -180,7 +182,31 @@ class Placer {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<uint32_t> Target(const Node& node) const {
+  absl::StatusOr<uint32_t> Target(const Graph& graph, const Node& node) const {
+    const uint32_t readers = TargetOfReaders(graph, node);
+    return readers != kNoDevice ? readers : OwnTarget(graph, node);
+  }
+
+  // Where all readers of a node that reads nothing want to be; kNoDevice where
+  // they differ, or the node says itself where it is.
+  uint32_t TargetOfReaders(const Graph& graph, const Node& node) const {
+    uint32_t all = kNoDevice;
+    if (!node.inputs().empty() || !node.device.empty()) return all;
+    for (int o = 0; o < node.num_outputs(); ++o) {
+      for (auto [reader, position] : graph.Uses(node.output(o))) {
+        if (ReadsRegister(*graph.node(reader))) return kNoDevice;
+        auto target = OwnTarget(graph, *graph.node(reader));
+        if (!target.ok() || (all != kNoDevice && all != *target)) {
+          return kNoDevice;
+        }
+        all = *target;
+      }
+    }
+    return all;
+  }
+
+  absl::StatusOr<uint32_t> OwnTarget(const Graph& graph,
+                                     const Node& node) const {
     if (!node.device.empty()) {
       std::string name = node.device;
       if (options_.ranks > 0) {
@@ -194,15 +220,14 @@ class Placer {
                       absl::StrCat("node '", node.name(), "'"));
     }
     if (node.schema().effect == OpEffect::kUpdate) {
-      const StatePlace* place =
-          state_.Find(out_.graph.node(node.input(0))->name());
+      const StatePlace* place = state_.Find(graph.node(node.input(0))->name());
       if (place != nullptr) return place->device;
     }
     return options_.default_device;
   }
 
   absl::Status PlaceKernel(Node* node) {
-    WEFT_ASSIGN_OR_RETURN(uint32_t target, Target(*node));
+    WEFT_ASSIGN_OR_RETURN(uint32_t target, Target(graph(), *node));
     const bool is_default = target == options_.default_device;
     const std::string& name = options_.devices[target].name();
     if (Supports(target, graph().View(*node))) {
@@ -212,7 +237,10 @@ class Placer {
       } else if (!node->device.empty()) {
         reason = absl::StrCat("placement: on ", name, ", as asked");
       } else if (!is_default) {
-        reason = absl::StrCat("placement: on ", name, ", where its state lies");
+        reason =
+            absl::StrCat("placement: on ", name,
+                         node->inputs().empty() ? ", where its readers are"
+                                                : ", where its state lies");
       }
       Use(*node, target, std::move(reason));
       return absl::OkStatus();
@@ -226,17 +254,37 @@ class Placer {
                        node->op()));
       return absl::OkStatus();
     }
+    for (uint32_t other = 1; fallback && other < options_.devices.size();
+         ++other) {
+      if (!Supports(other, graph().View(*node))) continue;
+      Use(*node, other,
+          absl::StrCat("placement: on ", options_.devices[other].name(), ", ",
+                       name, " has no kernel for ", node->op(),
+                       ", nor has the host"));
+      return absl::OkStatus();
+    }
     if (fallback && Decomposes(*node, {target, 0})) {
       return Decompose(*node, name);
     }
     return MakeError(
         ErrorCode::kNoKernel,
-        absl::StrCat(
-            "no device can run ", node->op(), " (node '", node->name(),
-            "'), nor its decomposition; asked: ", name,
-            fallback ? absl::StrCat(", ", options_.devices[0].name()) : "",
-            options_.strict && target != 0 ? " (strict: no host fallback)" : "",
-            "; operands: ", OperandTypes(*node)));
+        absl::StrCat(fallback ? "no device" : name,
+                     fallback ? " can" : " cannot", " run ", node->op(),
+                     " (node '", node->name(),
+                     "'), nor its decomposition; asked: ", name,
+                     options_.strict ? " (strict: no other device)" : "", "; ",
+                     WhoHasIt(*node), "; operands: ", OperandTypes(*node)));
+  }
+
+  // "cpu:0 has a kernel, sim:0 has none".
+  std::string WhoHasIt(const Node& node) const {
+    std::string out;
+    for (uint32_t d = 0; d < options_.devices.size(); ++d) {
+      absl::StrAppend(
+          &out, d == 0 ? "" : ", ", options_.devices[d].name(),
+          Supports(d, out_.graph.View(node)) ? " has a kernel" : " has none");
+    }
+    return out;
   }
 
   std::string OperandTypes(const Node& node) const {
@@ -246,6 +294,13 @@ class Placer {
                       v.valid() ? out_.graph.type(v).ToString() : "absent");
     }
     return out;
+  }
+
+  bool AnySupports(const OpView& op) const {
+    for (uint32_t d = 0; d < options_.devices.size(); ++d) {
+      if (Supports(d, op)) return true;
+    }
+    return false;
   }
 
   bool Supports(uint32_t device, const OpView& op) const {

@@ -5,12 +5,14 @@
 //   placed.nodes[node->id()].device;
 //
 // For each node that computes, in this order:
-//   1. its target (the node's device; an update's: where the state lies; else
-//      the default device), where that has a kernel;
+//   1. its target, where that has a kernel: the node's device; an update's:
+//      where the state lies; of what reads nothing: where all its readers are;
+//      else the default device;
 //   2. the op's decomposition, where the target has kernels for all of it;
-//   3. the host, unless placement is strict: the values travel by copies;
+//   3. the host, unless placement is strict: the values travel by copies; where
+//      that has no kernel either, the first other device that has one;
 //   4. the decomposition, each part on the target or else on the host;
-//   5. otherwise kNoKernel.
+//   5. otherwise kNoKernel, with what each device has.
 // Nodes that only rename the bytes of their operand (Reshape and its kin)
 // become views and run nowhere. weft.Accumulate follows its operand.
 //
