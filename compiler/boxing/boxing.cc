@@ -91,6 +91,7 @@ absl::StatusOr<Value> AddSteps(Graph* graph, const Boxing& b, Value value,
     WEFT_ASSIGN_OR_RETURN(value, AddOneAxisChange(graph, &emit, change, value));
     // The collective's nodes tell their own story as well.
     for (int32_t id = first; id < graph->id_bound(); ++id) {
+      if (!graph->Contains(id)) continue;
       std::vector<std::string>& why = graph->node(id)->provenance;
       why.insert(why.begin(), provenance);
     }
