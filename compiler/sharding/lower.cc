@@ -66,7 +66,7 @@ class Lowerer {
       if (end) {
         ends.push_back(node);
       } else {
-        WEFT_RETURN_IF_ERROR(Lower(*node));
+        WEFT_RETURN_IF_ERROR(LowerOnce(*node));
       }
     }
     WEFT_RETURN_IF_ERROR(LowerDecided(ends));
@@ -126,6 +126,23 @@ class Lowerer {
   }
 
   // ---- one node ----
+
+  // A gradient of which a part is kept is summed where it is made, so that the
+  // whole of it is not kept until all are made.
+  absl::Status LowerOnce(const Node& node) {
+    if (lowered_[node.id()] >= 0) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(Lower(node));
+    if (!spec_.split_gradients) return absl::OkStatus();
+    for (int o = 0; o < node.num_outputs(); ++o) {
+      for (auto [reader, position] : whole_.Uses(node.output(o))) {
+        const Node& sum = *whole_.node(reader);
+        if (sum.Is(OpId::kAccumulate) && sum.control_inputs().empty()) {
+          WEFT_RETURN_IF_ERROR(LowerOnce(sum));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<std::vector<Value>> Operands(const Node& node) {
     std::vector<Value> inputs;
