@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/weft/job.h"
+#include "tools/weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -90,6 +92,53 @@ TEST(ProgramsTest, KeepsAllWhereComputingAgainSparesNothing) {
   Programs asked = Build(Job({"runtime.recompute=100"})).value();
   EXPECT_EQ(arenas(asked), arenas(kept));
   EXPECT_THAT(asked.recompute_note, HasSubstr("keeps all"));
+}
+
+// Bytes of rank 0's arenas of training, by kind.
+std::map<plan::Arena::Kind, uint64_t> Arenas(
+    const std::vector<std::string>& sets, uint32_t ranks) {
+  FakeOracle oracle;
+  std::vector<plan::Device> devices = {HostDevice()};
+  const job::Job job = Job(sets);
+  ProgramOptions options;
+  options.share = ShareOfRank(job, 0, ranks).value();
+  absl::StatusOr<Programs> p = BuildPrograms(
+      RealOs(), job, Info(), devices, devices[0].name(), oracle, options);
+  EXPECT_TRUE(p.ok()) << p.status();
+  std::map<plan::Arena::Kind, uint64_t> out;
+  if (!p.ok()) return out;
+  for (const plan::Arena& a : p->plans.at("train").arenas()) {
+    out[a.kind()] += a.bytes();
+  }
+  return out;
+}
+
+// Of n ranks each keeps an n-th; whole parameters and gradients are there one
+// after the other: of eight layers of 256 KiB never more than some.
+TEST(ProgramsTest, StateInPartsTakesAnNthAndALayer) {
+  constexpr uint64_t kLayer = 256 * 256 * 4;
+  const std::vector<std::string> sets = {
+      "model.builtin.args.hidden=256,256,256,256,256,256,256,256,256"};
+  const auto with = [&](const std::string& zero) {
+    std::vector<std::string> out = sets;
+    out.push_back("zero=" + zero);
+    return out;
+  };
+  const uint64_t whole = Arenas(sets, 2)[plan::Arena::STATE];
+  EXPECT_GT(whole, 16 * kLayer);  // with velocities
+  for (uint32_t ranks : {2, 4, 8}) {
+    SCOPED_TRACE(ranks);
+    uint64_t before = ~uint64_t{0};
+    for (const std::string zero : {"1", "2", "3"}) {
+      SCOPED_TRACE(zero);
+      auto bytes = Arenas(with(zero), ranks);
+      // Biases and the small layers at both ends are whole.
+      EXPECT_LT(bytes[plan::Arena::STATE], whole / ranks + kLayer / 4);
+      EXPECT_LE(bytes[plan::Arena::ACTIVATIONS], before);
+      before = bytes[plan::Arena::ACTIVATIONS];
+    }
+    EXPECT_LT(before, 4 * kLayer);
+  }
 }
 
 TEST(ProgramsTest, EveryFeatureCompiles) {
