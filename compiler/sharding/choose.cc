@@ -47,8 +47,11 @@ class Chooser {
  private:
   // ---- what the user says ----
 
+  // By value and axis, who said it first.
+  using First = std::map<std::pair<Value, int>, const ShardingConstraint*>;
+
   absl::Status TakeConstraints() {
-    std::map<std::pair<Value, int>, const ShardingConstraint*> first;
+    First first;
     std::map<Value, Said> of_values;
     for (const ShardingConstraint& c : spec_.constraints) {
       const auto [at, is_new] = first.try_emplace({c.value, c.axis}, &c);
@@ -63,7 +66,16 @@ class Chooser {
                          graph_.ValueName(c.value),
                          "' is not one value that could be ", ToString(c.sbp)));
       }
-      const bool variable = graph_.node(c.value)->Is(OpId::kVariable);
+      const Node& node = *graph_.node(c.value);
+      if (node.schema().effect == OpEffect::kUpdate) {
+        return MakeError(
+            ErrorCode::kBadValue,
+            absl::StrCat(c.source, ": '", graph_.ValueName(c.value),
+                         "' is what an update leaves in '",
+                         graph_.ValueName(node.input(c.value.index)),
+                         "'; say it of that"));
+      }
+      const bool variable = node.Is(OpId::kVariable);
       if (variable && !c.sbp.is_split() && !c.sbp.is_broadcast()) {
         return MakeError(
             ErrorCode::kBadValue,
@@ -76,7 +88,7 @@ class Chooser {
       said[c.axis] = c.sbp;
       WEFT_RETURN_IF_ERROR(CheckFits(c, said));
     }
-    JoinState();
+    WEFT_RETURN_IF_ERROR(JoinState(first));
     for (const auto& [value, said] : of_values) {
       NdSbp& sbp = given_[value];
       for (const std::optional<Sbp>& s : said) {
@@ -87,7 +99,7 @@ class Chooser {
   }
 
   // What one node updates together lies alike: a parameter and its moments.
-  void JoinState() {
+  absl::Status JoinState(const First& first) {
     for (const Node* node : graph_.Nodes()) {
       for (int i = 0; i < node->num_updated(); ++i) {
         const auto said = of_variables_.find(node->input(i));
@@ -95,12 +107,40 @@ class Chooser {
         const Said all = said->second;
         for (int j = 0; j < node->num_updated(); ++j) {
           const Value other = node->input(j);
-          if (graph_.type(other).shape == graph_.type(node->input(i)).shape) {
-            of_variables_.try_emplace(other, all);
+          if (graph_.type(other).shape != graph_.type(node->input(i)).shape) {
+            continue;
           }
+          WEFT_RETURN_IF_ERROR(
+              Join(node->input(i), all, other, first, &of_variables_[other]));
         }
       }
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Join(Value value, const Said& all, Value other,
+                    const First& first, Said* said) const {
+    said->resize(all.size());
+    for (size_t axis = 0; axis < all.size(); ++axis) {
+      if (!all[axis].has_value()) continue;
+      std::optional<Sbp>& at = (*said)[axis];
+      if (!at.has_value()) at = all[axis];
+      if (*at == *all[axis]) continue;
+      const auto source = [&](Value v) {
+        const auto found = first.find({v, static_cast<int>(axis)});
+        return found == first.end() ? std::string("what is updated with it")
+                                    : found->second->source;
+      };
+      return MakeError(
+          ErrorCode::kBadValue,
+          absl::StrCat("'", graph_.ValueName(value), "' and '",
+                       graph_.ValueName(other),
+                       "' are updated together and lie alike, but are to be ",
+                       ToString(*all[axis]), " by ", source(value), " and ",
+                       ToString(*at), " by ", source(other), " on mesh axis '",
+                       spec_.mesh().axis(static_cast<int>(axis)).name, "'"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Contradiction(const ShardingConstraint& a,

@@ -252,6 +252,21 @@ TEST(Sharding, ContradictionsNameBothSides) {
   ExpectRefused(graph, spec, ErrorCode::kBadValue, {"'w1' cannot be P(sum)"});
 }
 
+TEST(Sharding, StateThatCannotLieAlikeIsRefusedWithBothSides) {
+  const Graph graph = Parse(kUpdated);
+  ShardingSpec spec = On(MeshOf({{"data", 2}}));
+  for (const std::string other : {"S(0)", "B"}) {
+    spec.constraints = {
+        {Named(graph, "w"), 0, Sbp::Split(1), "line 3"},
+        {Named(graph, "m"), 0, ParseSbp(other).value(), "line 7"}};
+    ExpectRefused(graph, spec, ErrorCode::kBadValue,
+                  {"'w' and 'm'", "S(1) by line 3", other + " by line 7"});
+  }
+  spec.constraints = {{Named(graph, "u"), 0, Sbp::Split(1), "line 3"}};
+  ExpectRefused(graph, spec, ErrorCode::kBadValue,
+                {"line 3", "'u' is what an update leaves in 'w'"});
+}
+
 TEST(Sharding, ASplitThatDoesNotDivideIsRefusedByName) {
   const Graph graph = Parse(kTwoLayers);
   ShardingSpec spec = On(MeshOf({{"model", 3}}));

@@ -209,10 +209,28 @@ absl::Status InferConcat(const OpView& op, std::vector<TensorType>* out) {
 
 // Every part is spread over the whole extent, then the one that owns a position
 // is selected: exact for every dtype, -0 and NaN included.
+// Operands that a kernel of any device takes.
+constexpr size_t kFewOperands = 32;
+
+// Many become a tree of few; a device that has no kernel for few, either, gets
+// windows.
+Value ConcatInGroups(int axis, absl::Span<const Value> inputs,
+                     NodeEmitter& emit) {
+  std::vector<Value> groups;
+  for (size_t i = 0; i < inputs.size(); i += kFewOperands) {
+    const absl::Span<const Value> group = inputs.subspan(i, kFewOperands);
+    groups.push_back(group.size() == 1
+                         ? group[0]
+                         : emit.Emit1("Concat", group, {{"axis", axis}}));
+  }
+  return emit.Emit1("Concat", groups, {{"axis", axis}});
+}
+
 Value DecomposeConcat(const OpView& op, absl::Span<const Value> inputs,
                       NodeEmitter& emit) {
   const Shape& to = op.output(0).shape;
   int axis = *AxisAttr(op, "axis", to.rank());
+  if (inputs.size() > kFewOperands) return ConcatInGroups(axis, inputs, emit);
   int64_t begin = 0;
   Expr result(emit, {});
   for (int i = 0; i < op.num_inputs(); ++i) {

@@ -31,16 +31,24 @@ std::map<std::string, NdSbp> VariablesOf(const Graph& graph,
   return out;
 }
 
-// Norms of what is split are roots of sums over ranks.
+// Norms of what is split are roots of sums over ranks; in f64, as the op has
+// them, whose squares of f32 cannot overflow.
 absl::Status DecomposeNorms(Graph* graph) {
   for (Node* node : graph->Nodes()) {
     if (!node->Is(OpId::kGlobalNorm)) continue;
     GraphEmitter emit(graph, node->name(), "sharding: a norm of parts");
     emit.set_placement(node->device, node->stage);
-    const std::vector<Value> made =
-        node->schema().decompose(graph->View(*node), node->inputs(), emit);
+    Value total;
+    for (Value v : node->inputs()) {
+      const Value wide = emit.Emit1("Cast", {v}, {{"to", DType::kF64}});
+      const Value square = emit.Emit1("Mul", {wide, wide});
+      const Value sum = emit.Emit1("ReduceSum", {square}, {{"keepdims", 0}});
+      total = total.valid() ? emit.Emit1("Add", {total, sum}) : sum;
+    }
+    const Value root = emit.Emit1("Sqrt", {total});
+    const Value norm = emit.Emit1("Cast", {root}, {{"to", DType::kF32}});
     WEFT_RETURN_IF_ERROR(emit.status());
-    WEFT_RETURN_IF_ERROR(graph->ReplaceUses(node->output(0), made[0]));
+    WEFT_RETURN_IF_ERROR(graph->ReplaceUses(node->output(0), norm));
     WEFT_RETURN_IF_ERROR(graph->Remove(node->id()));
   }
   return absl::OkStatus();
