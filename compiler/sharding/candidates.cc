@@ -123,17 +123,24 @@ std::vector<NodeSharding> Candidates::OfMicroBatches(const Node& node) const {
     return {out};
   }
   out.outputs = {{Sbp::Partial()}};
-  if (!spec_.split_gradients || !splits_) return {out};
-  std::vector<NodeSharding> all = {out};
-  const Shape& shape = node.output_type(0).shape;
-  for (int d = 0; d < shape.rank(); ++d) {
-    for (int groups : groups_) {
-      const Sbp split = Sbp::Split(d, groups);
-      if (!PartShape(shape, split, spec_.mesh().size()).ok()) continue;
-      all.push_back({{{split}}, {{split}}, 0});
+  if (!spec_.split_gradients) return {out};
+  const std::optional<Sbp> split = SplitOfUpdate(node);
+  if (split.has_value()) out = {{{*split}}, {{*split}}, 0};
+  return {out};
+}
+
+std::optional<Sbp> Candidates::SplitOfUpdate(const Node& gradient) const {
+  for (auto [reader, position] : graph_.Uses(gradient.output(0))) {
+    const Node& update = *graph_.node(reader);
+    if (update.num_updated() == 0) continue;
+    const auto said = said_.find(update.input(0));
+    if (said == said_.end() || !said->second[0].has_value()) continue;
+    if (graph_.type(update.input(0)).shape != gradient.output_type(0).shape) {
+      continue;
     }
+    if (said->second[0]->is_split()) return said->second[0];
   }
-  return all;
+  return std::nullopt;
 }
 
 std::vector<NodeSharding> Candidates::OfVariable(const Node& node,

@@ -37,6 +37,8 @@ class Candidates {
   bool Agrees(const Node& node, const OpSignature& signature, int axis) const;
   NodeSharding AllBroadcast(const Node& node) const;
   bool IsMicro(Value v) const;
+  // Of the variable that a sum of gradients updates, as far as it is said.
+  std::optional<Sbp> SplitOfUpdate(const Node& gradient) const;
 
   const Graph& graph_;
   const ShardingSpec& spec_;

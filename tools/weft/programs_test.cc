@@ -137,7 +137,9 @@ TEST(ProgramsTest, StateInPartsTakesAnNthAndALayer) {
       EXPECT_LE(bytes[plan::Arena::ACTIVATIONS], before);
       before = bytes[plan::Arena::ACTIVATIONS];
     }
-    EXPECT_LT(before, 4 * kLayer);
+    // Parts of all gradients, which their norm waits for, and what a layer
+    // needs while it is computed.
+    EXPECT_LT(before, whole / 2 / ranks + 3 * kLayer);
   }
 }
 
