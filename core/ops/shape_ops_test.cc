@@ -381,6 +381,10 @@ TEST(ShapeOpsTest, DecompositionsAreExact) {
   Literal flags = Literal::Of<bool>({3}, {true, false, true});
   cases.push_back({"Pad", {{"pads", Ints{1, 2}}, {"value", 1.0}}, {flags}});
   cases.push_back({"Concat", {{"axis", 0}}, {flags, flags}});
+  // More than any kernel takes.
+  std::vector<Literal> many(70, RandomLiteral({2, 2}, 1));
+  for (size_t i = 0; i < many.size(); ++i) many[i] = RandomLiteral({2, 2}, i);
+  cases.push_back({"Concat", {{"axis", 1}}, many});
   int decomposed = 0;
   for (const OpCase& c : cases) {
     if (OpRegistry::Global().FindOrNull(c.op)->decompose == nullptr) continue;

@@ -17,6 +17,7 @@ namespace weft::e2e {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kData2[] = R"(axis { name: "data" size: 2 })";
 constexpr char kModel2[] = R"(axis { name: "model" size: 2 })";
@@ -121,6 +122,21 @@ TEST(ShardingTest, PartsOfStateGradientsAndParameters) {
              sharding { value: "fc1/weight" axis: "model" split: 0 }
              placement { scope: "fc2.*" device: "w1" })")}});
   }
+}
+
+// Squares of such gradients are no f32.
+TEST(ShardingTest, TheNormOfPartsIsThatOfTheWhole) {
+  TestJob job("norm", Mlp());
+  const Sets sets = {"optimizer.clip_norm=0.5", "steps=4", "epochs=0",
+                     "micro_batches=1", "data.normalize.std=1e-22"};
+  auto one = RunCase(job, {"one", "", 1, ""}, sets, "");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_GT(one->final_loss, 1e19);
+  auto two = RunCase(job, {"two", kModel2, 2, ""}, sets, "");
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_NEAR(two->final_loss / one->final_loss, 1, 1e-4);
+  EXPECT_THAT(MetricsOf(two->run_directory), HasSubstr("grad_norm"));
+  EXPECT_THAT(MetricsOf(two->run_directory), Not(HasSubstr("null")));
 }
 
 // A checkpoint has whole tensors: a run goes on where its ranks lie otherwise.
