@@ -1,0 +1,33 @@
+// Boundaries: what each rank of a job says of the channels between it and each
+// other rank, as digests: small enough to be exchanged where plans are too many
+// tasks to be joined (job.h).
+//
+//   std::string mine = BoundaryText(plan);     // of this rank
+//   // all ranks exchange theirs
+//   WEFT_RETURN_IF_ERROR(MatchBoundaries(texts));
+//
+// Threading: free functions, thread-safe.
+#ifndef WEFT_CORE_PLAN_BOUNDARY_H_
+#define WEFT_CORE_PLAN_BOUNDARY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/proto/plan.pb.h"
+
+namespace weft::plan {
+
+// Of each direction and peer a line: "> 3 12 90f3.." for 12 channels to rank 3,
+// "< 3 .." for those from it. The digest is of the channels' names, types and
+// copies, in no order.
+std::string BoundaryText(const Plan& plan);
+
+// Texts by rank. kPlansDiffer names the first two ranks of which one sends what
+// the other does not receive, with both numbers of channels and both digests;
+// kBadPlan for a text that is none.
+absl::Status MatchBoundaries(const std::vector<std::string>& texts);
+
+}  // namespace weft::plan
+
+#endif  // WEFT_CORE_PLAN_BOUNDARY_H_
