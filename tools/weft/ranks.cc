@@ -58,8 +58,16 @@ absl::Status Bad(const std::string& message) {
 // The scope of the first placement on a rank by number; "" where there is none.
 absl::StatusOr<std::string> PlacedScope(const job::Job& job, int ranks) {
   for (const job::Placement& placement : job.placement()) {
-    WEFT_ASSIGN_OR_RETURN(
-        auto device, SplitDevice(placement.device(), placement.scope(), ranks));
+    WEFT_ASSIGN_OR_RETURN(auto device,
+                          SplitDevice(placement.device(), placement.scope(),
+                                      std::numeric_limits<int>::max()));
+    if (device.first >= ranks) {
+      return MakeError(
+          ErrorCode::kDeviceNotFound,
+          absl::StrCat("placement of '", placement.scope(), "' is on '",
+                       placement.device(), "', but ", ranks,
+                       " ranks share the nodes, w0 to w", ranks - 1));
+    }
     if (device.first >= 0) return placement.scope();
   }
   return std::string();
@@ -105,7 +113,8 @@ absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
     return Bad(absl::StrCat("the mesh (", share->mesh.ToString(), ") has ",
                             share->mesh.size(), " ranks, the job runs on ",
                             ranks,
-                            " (weft train --virtual-ranks says how many)"));
+                            " (weft train --virtual-ranks and weft plan "
+                            "--ranks say how many)"));
   }
   share->data = share->mesh.AxisNamed("data");
   share->pipe = share->mesh.AxisNamed("pipe");
