@@ -46,8 +46,7 @@ Graph OfRank(const Graph& graph, int rank, bool narrow) {
   return mine;
 }
 
-// The works of a rank that computes on device 0 (the host) or 1, which have to
-// do with what `name` names, in order.
+// The works of a rank that computes on device 0 (the host) or 1, in order.
 struct Worked {
   Partition parts;
   std::vector<std::string> texts;  // "cast bf16 on 1"

@@ -101,16 +101,20 @@ absl::StatusOr<std::vector<NodeSharding>> Candidates::Of(
       (rates_[node.id()] == Rate::kMicro || node.Is(OpId::kAccumulate))) {
     return OfMicroBatches(node);
   }
-  if (!IsState(node)) return OfSignatures(node);
   static const auto* free = new Said();
-  const auto it = said_.find(node.output(0));
-  std::vector<NodeSharding> out =
-      OfVariable(node, it == said_.end() ? *free : it->second);
+  std::vector<NodeSharding> out;
+  if (IsState(node)) {
+    const auto it = said_.find(node.output(0));
+    out = OfVariable(node, it == said_.end() ? *free : it->second);
+  } else {
+    out = OfSignatures(node);
+  }
   if (!out.empty()) return out;
-  return MakeError(ErrorCode::kBadGraph,
-                   absl::StrCat("variable '", node.name(), "' of ",
-                                node.output_type(0).ToString(),
-                                " cannot lie as the job wants it"));
+  return MakeError(
+      ErrorCode::kBadGraph,
+      absl::StrCat("node '", node.name(), "' (", node.op(),
+                   ") has no signature on the mesh ", spec_.mesh().ToString(),
+                   " that keeps state as the job wants it"));
 }
 
 std::vector<NodeSharding> Candidates::OfMicroBatches(const Node& node) const {

@@ -146,15 +146,19 @@ class Lowerer {
 
   absl::StatusOr<std::vector<Value>> Operands(const Node& node) {
     std::vector<Value> inputs;
+    std::map<std::pair<Value, NdSbp>, Value> read;  // each once
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const Value v = node.input(static_cast<int>(i));
       if (!v.valid()) {
         inputs.push_back({});
         continue;
       }
-      WEFT_ASSIGN_OR_RETURN(
-          Value local, Read(v, sharding_.nodes[node.id()].inputs[i], node));
-      inputs.push_back(local);
+      const NdSbp& way = sharding_.nodes[node.id()].inputs[i];
+      const auto [at, is_new] = read.try_emplace({v, way});
+      if (is_new) {
+        WEFT_ASSIGN_OR_RETURN(at->second, Read(v, way, node));
+      }
+      inputs.push_back(at->second);
     }
     return inputs;
   }
@@ -258,10 +262,14 @@ class Lowerer {
 
   absl::StatusOr<Value> Read(Value v, const NdSbp& way, const Node& reader) {
     const NdSbp& found = sharding_.of(v);
-    const bool each_use = options_.gather_each_use && found != way &&
-                          rates_[reader.id()] == Rate::kMicro &&
-                          whole_.node(v)->Is(OpId::kVariable);
-    if (each_use) return Box(v, found, way, &reader);
+    if (options_.gather_each_use && found != way &&
+        rates_[reader.id()] == Rate::kMicro &&
+        whole_.node(v)->Is(OpId::kVariable)) {
+      WEFT_ASSIGN_OR_RETURN(int reads, StageOf(reader));
+      WEFT_ASSIGN_OR_RETURN(int lies, StageOf(*whole_.node(v)));
+      // Another stage gets it whole, once a step.
+      if (reads == lies) return Box(v, found, way, &reader);
+    }
     const auto known = local_.find({v, way});
     if (known != local_.end()) return known->second;
     const auto bundle = bundles_.find(v.node);
@@ -300,11 +308,6 @@ class Lowerer {
                                  const Node* reader = nullptr) {
     const Node& node = *whole_.node(like);
     WEFT_ASSIGN_OR_RETURN(int stage, StageOf(node));
-    bool together = false;  // on one rank of a pipeline
-    if (reader != nullptr) {
-      WEFT_ASSIGN_OR_RETURN(int reads, StageOf(*reader));
-      together = reads == stage;
-    }
     Boxing b;
     b.costs = costs_[stage].get();
     b.rank = spec_.meshes[stage].rank(options_.member);
@@ -319,7 +322,7 @@ class Lowerer {
                MayTravelNarrow(
                    type, {HasPartial(from), micro, node.Is(OpId::kVariable)});
     b.device = node.device;
-    b.stage = together ? reader->stage : node.stage;
+    b.stage = reader != nullptr ? reader->stage : node.stage;
     const int32_t first = out_.id_bound();
     WEFT_ASSIGN_OR_RETURN(Value boxed, AddBoxing(&out_, b, local, type));
     // What is sent here is read by micro-batches there.

@@ -24,7 +24,7 @@
 // Micro-batches. With `shares_micro_batches` the mesh has one axis, whose
 // members have micro-batches of their own: each value of the micro rate is M,
 // weft.Accumulate makes P(sum) of them, and step values that they read are B.
-// Only nodes that the constraints reach are then split: see `micro` below.
+// Without constraints nothing else is split.
 //
 // Threading: free functions, thread-safe; values.
 #ifndef WEFT_COMPILER_SHARDING_SHARDING_H_

@@ -278,6 +278,35 @@ TEST(Sharding, ASplitThatDoesNotDivideIsRefusedByName) {
                 {"'h'", "dimension 2", "has 2"});
 }
 
+// Gathered for each reader, once for all that it reads of it.
+TEST(Sharding, AReaderMayReadAVariableTwice) {
+  const Graph graph = Parse(R"(graph "g" {
+%x = weft.Input() {dtype: f32, shape: [2, 4]}
+%w = weft.Variable() {dtype: f32, shape: [4]}
+%n = LayerNormalization(%x, %w, %w)
+%y = Mul(%n, %w)
+%s = weft.Accumulate(%y) {count: 2}
+%o = weft.Output(%s) {name: "s"}
+})");
+  ShardingSpec spec = On(MeshOf({{"data", 2}}));
+  spec.shares_micro_batches = true;
+  spec.micro_batches = 2;
+  spec.constraints = {{Named(graph, "w"), 0, Sbp::Split(0), "test"}};
+  const Sharding sharding = ChooseSharding(graph, spec).value();
+  std::vector<Graph> graphs;
+  std::vector<const Graph*> all;
+  for (int member : {0, 1}) {
+    LoweringOptions options;
+    options.member = member;
+    options.gather_each_use = true;
+    graphs.push_back(LowerSharding(graph, spec, sharding, options).value());
+  }
+  for (const Graph& g : graphs) all.push_back(&g);
+  EXPECT_TRUE(MatchChannels(all).ok()) << MatchChannels(all);
+  // Two readers, and the sum.
+  EXPECT_EQ(Count(graphs[0], OpId::kRecv), 3);
+}
+
 TEST(Sharding, MicroBatchesAreNoValueToSplit) {
   const Graph graph = Parse(R"(graph "g" {
 %x = weft.Input() {dtype: f32, shape: [4]}

@@ -207,8 +207,6 @@ absl::Status InferConcat(const OpView& op, std::vector<TensorType>* out) {
   return absl::OkStatus();
 }
 
-// Every part is spread over the whole extent, then the one that owns a position
-// is selected: exact for every dtype, -0 and NaN included.
 // Operands that a kernel of any device takes.
 constexpr size_t kFewOperands = 32;
 
@@ -226,6 +224,8 @@ Value ConcatInGroups(int axis, absl::Span<const Value> inputs,
   return emit.Emit1("Concat", groups, {{"axis", axis}});
 }
 
+// Every part is spread over the whole extent, then the one that owns a position
+// is selected: exact for every dtype, -0 and NaN included.
 Value DecomposeConcat(const OpView& op, absl::Span<const Value> inputs,
                       NodeEmitter& emit) {
   const Shape& to = op.output(0).shape;

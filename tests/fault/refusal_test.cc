@@ -142,7 +142,7 @@ TEST(RefusalTest, MoreMemoryThanThereIs) {
       "memory", Mlp(),
       {
           {"beyond a limit",
-           Train({"model.builtin.args.hidden=200000"}),
+           Train({"model.builtin.args.hidden=300000"}),
            "WEFT-3001",
            4,
            {"ulimit -v"},

@@ -473,12 +473,10 @@ absl::StatusOr<Programs> BuildPrograms(Os& os, const job::Job& job,
   auto build = [&](const job::Job& as, const ProgramOptions& with) {
     return BuildAsAsked(os, as, data, devices, compute_device, oracle, with);
   };
-  // Ranks that share a graph must take the same form of it, whatever their own
-  // parts of it would gain.
-  const bool placed =
-      options.share.has_value() &&
-      (options.share->differ() || !options.share->unlike.empty());
-  if (job.runtime().recompute() == 0 || placed) return build(job, options);
+  // Ranks must take the same form of the graph, whatever their own parts of it
+  // would gain.
+  const bool alone = !options.share.has_value() || options.share->ranks == 1;
+  if (job.runtime().recompute() == 0 || !alone) return build(job, options);
   // What is computed again may cost fusions and layouts that kept less alive.
   job::Job keeps_all = job;
   keeps_all.mutable_runtime()->set_recompute(0);

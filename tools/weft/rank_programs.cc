@@ -174,8 +174,9 @@ absl::Status RankPrograms::LowerOthers(
       const auto found = variables.find(node->name());
       if (!node->Is(OpId::kVariable) || found == variables.end()) continue;
       for (int axis = 0; axis < spec.mesh().num_axes(); ++axis) {
-        spec.constraints.push_back({node->output(0), axis, found->second[axis],
-                                    absl::StrCat("training's ", program)});
+        spec.constraints.push_back(
+            {node->output(0), axis, found->second[axis],
+             absl::StrCat("training (for '", program, "')")});
       }
     }
     absl::StatusOr<Sharding> sharding = ChooseSharding(graph, spec);

@@ -418,7 +418,7 @@ absl::Status TrainingRun::Resume() {
                    absl::StrCat("shuffle ", now.shuffle(), " ", now.tail()));
   }
   begun_ = true;
-  step_ = saved_step_ = then.step();
+  step_ = saved_step_ = gathered_step_ = then.step();
   reached_ = step_;
   result_.checkpoint = loaded.directory;
   Talk(absl::StrCat("resuming at step ", step_, " from ", loaded.directory));
@@ -689,15 +689,16 @@ absl::Status TrainingRun::CompareState() const {
 // A failed save leaves the older checkpoints and the run as they are; only the
 // last one's failure is the run's.
 absl::Status TrainingRun::SaveCheckpoint(bool last) {
-  if (last && step_ == saved_step_) return save_error_;
-  runtime::RunOptions whatever;
-  whatever.ignore_stop = true;
-  WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
-  WEFT_RETURN_IF_ERROR(CompareState());
-  if (!leads()) {  // whose state is the same
-    saved_step_ = step_;
-    return absl::OkStatus();
+  // All ranks do this part alike, whatever became of the leader's file.
+  if (step_ != gathered_step_) {
+    runtime::RunOptions whatever;
+    whatever.ignore_stop = true;
+    WEFT_RETURN_IF_ERROR(session_->Run("save", 0, 1, whatever).status());
+    WEFT_RETURN_IF_ERROR(CompareState());
+    gathered_step_ = step_;
   }
+  if (!leads()) return absl::OkStatus();
+  if (last && step_ == saved_step_) return save_error_;
   absl::StatusOr<std::string> saved =
       checkpoint::Save(*options_.os, directory_.path(), State(),
                        state_->tensors(), job_.checkpoint().keep());

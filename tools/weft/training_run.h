@@ -138,8 +138,9 @@ class TrainingRun {
   std::atomic<uint64_t> reached_{0};  // step_, for other threads
   uint64_t first_step_ = 0;  // of this run, which may go on with another
   static constexpr uint64_t kNever = ~uint64_t{0};
-  uint64_t saved_step_ = kNever;  // of the last good checkpoint
-  absl::Status save_error_;       // of the last save, where it failed
+  uint64_t gathered_step_ = kNever;  // of the state that the leader has
+  uint64_t saved_step_ = kNever;     // of the last good checkpoint
+  absl::Status save_error_;          // of the last save, where it failed
   // The history that a resumed run continues has step_'s evaluation already.
   bool evaluated_ = false;
   EvalSums sums_;
