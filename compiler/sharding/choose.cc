@@ -420,10 +420,6 @@ class Chooser {
     out.given = given_;
     for (const Node* node : graph_.Nodes()) {
       out.nodes[node->id()] = Chosen(node->id());
-      out.seconds += Chosen(node->id()).seconds * Weight(node->id());
-      for (int o = 0; o < node->num_outputs(); ++o) {
-        out.seconds += ValueCost(node->output(o));
-      }
       if (ways_[node->id()].size() > 1) out.why[node->id()] = Why(*node);
     }
     return out;

@@ -95,7 +95,6 @@ struct Sharding {
   // By node id: the choice, its cost with the boxing around it, and the
   // nearest alternatives. Empty where there was none.
   std::vector<std::string> why;
-  double seconds = 0;  // of a step, by the same costs
 
   // As its readers find it, before boxing.
   const NdSbp& of(Value v) const {

@@ -97,11 +97,16 @@ absl::Status CheckPipelineFits(const job::Job& job, const std::string& placed,
   return absl::OkStatus();
 }
 
-absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
+std::vector<MeshAxis> AxesOf(const job::Job& job) {
   std::vector<MeshAxis> axes;
   for (const job::Axis& axis : job.mesh().axis()) {
     axes.push_back({axis.name(), static_cast<int>(axis.size())});
   }
+  return axes;
+}
+
+absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
+  std::vector<MeshAxis> axes = AxesOf(job);
   const int count = static_cast<int>(ranks);
   if (axes.empty()) {
     WEFT_ASSIGN_OR_RETURN(std::string placed, PlacedScope(job, count));
@@ -265,21 +270,14 @@ absl::Status CheckSharding(const job::Sharding& sharding,
 }  // namespace
 
 absl::Status CheckMesh(const job::Job& job) {
-  std::set<std::string> names;
-  for (const job::Axis& axis : job.mesh().axis()) {
-    if (axis.name().empty() || axis.size() == 0) {
-      return Bad(absl::StrCat("mesh axis '", axis.name(), "' has size ",
-                              axis.size(),
-                              "; an axis has a name and at least one rank"));
-    }
-    if (!names.insert(axis.name()).second) {
-      return Bad(absl::StrCat("mesh axis '", axis.name(), "' is there twice"));
-    }
-  }
   if (MeshSize(job) > kMaxRanks) {
     return Bad(absl::StrCat("the mesh has ", MeshSize(job), " ranks, at most ",
                             kMaxRanks, " are possible"));
   }
+  const absl::StatusOr<Mesh> mesh = Mesh::Create(AxesOf(job));
+  if (!mesh.ok()) return Bad(std::string(mesh.status().message()));
+  std::set<std::string> names;
+  for (const MeshAxis& axis : mesh->axes()) names.insert(axis.name);
   if (job.zero() > 3) {
     return Bad(absl::StrCat("zero is ", job.zero(), ", it is 0, 1, 2 or 3"));
   }
