@@ -64,7 +64,7 @@ void LoopbackDomain::CheckOpen() const {
   }
 }
 
-LoopbackDomain::Link LoopbackDomain::Find(weft_endpoint ep) {
+const LoopbackDomain::Link& LoopbackDomain::Find(weft_endpoint ep) {
   std::lock_guard<std::mutex> lock(mu_);
   auto it = links_.find(ep);
   if (it != links_.end()) return it->second;
@@ -164,13 +164,13 @@ void LoopbackDomain::Join(LoopbackDomain* listener, weft_endpoint ours,
 // ---- Endpoints -------------------------------------------------------------
 
 void LoopbackDomain::CloseEndpoint(weft_endpoint ep, bool abort) {
-  const Link link = Find(ep);
+  const Link& link = Find(ep);
   link.connection->End(link.side, abort ? Ending::kAborted : Ending::kClosed);
 }
 
 weft_code LoopbackDomain::Post(const weft_transport_op& op,
                                weft_status* status) {
-  const Link link = Find(op.ep);
+  const Link& link = Find(op.ep);
   const weft_code code = link.connection->Post(link.side, op, status);
   if (code == WEFT_OK && options_.lose_peer_after != 0 &&
       ++posts_ == options_.lose_peer_after) {
@@ -260,7 +260,7 @@ std::string LoopbackDomain::PackShared(weft_mr mr) {
 
 weft_sdk::SharedRegion LoopbackDomain::Map(weft_endpoint ep,
                                            std::string_view key) {
-  const Link link = Find(ep);
+  const Link& link = Find(ep);
   const weft_code down = link.connection->DownCode(link.side);
   if (down != WEFT_OK) throw Error(down, "the endpoint is down");
   const std::optional<uint64_t> id = Hub::Get().Parse(kKey, key);

@@ -71,7 +71,8 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
 
   // Throws where the domain is not open. mu_ is held.
   void CheckOpen() const;
-  Link Find(weft_endpoint ep);
+  // Stays where it is as long as the domain.
+  const Link& Find(weft_endpoint ep);
   // mu_ of both domains is held. The objection of either, or none.
   weft_sdk::Refusal Meet(const LoopbackDomain& listener,
                          uint32_t expected) const;

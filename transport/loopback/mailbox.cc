@@ -44,7 +44,7 @@ uint64_t Mailbox::Delay() {
   return NextRandom(&seed_) % (uint64_t{delay_max_} + 1);
 }
 
-bool Mailbox::Push(TransportEvent event, bool urgent) {
+bool Mailbox::Push(TransportEvent&& event, bool urgent) {
   std::lock_guard<std::mutex> lock(mu_);
   if (delay_max_ != 0) {
     held_.push_back({std::move(event), polls_ + 1 + Delay()});

@@ -55,7 +55,7 @@ class Mailbox {
   Counters& counters() { return counters_; }
 
   // True: the caller must notify with token() once it holds no lock.
-  [[nodiscard]] bool Push(TransportEvent event, bool urgent);
+  [[nodiscard]] bool Push(TransportEvent&& event, bool urgent);
 
   void Poll(weft_sdk::EventWriter* writer);
 
@@ -105,7 +105,7 @@ class Wakeups {
     for (size_t i = 0; i < count_; ++i) weft_sdk::Host::Notify(tokens_[i]);
   }
 
-  void Push(Mailbox& to, TransportEvent event, bool urgent) {
+  void Push(Mailbox& to, TransportEvent&& event, bool urgent) {
     if (!to.Push(std::move(event), urgent)) return;
     for (size_t i = 0; i < count_; ++i) {
       if (tokens_[i] == to.token()) return;
