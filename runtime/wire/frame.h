@@ -2,7 +2,8 @@
 // plan, so a frame is a few numbers; it is checked before it is used, and one
 // that does not fit is an error that names the peer.
 //
-//   Frame frame = SealFrame({Frame::kCredit, copy, channel, sequence, epoch});
+//   Frame frame = SealFrame(
+//       {Frame::kCredit, copy, count, channel, sequence, epoch});
 //
 // Threading: plain values.
 #ifndef WEFT_RUNTIME_WIRE_FRAME_H_
@@ -17,13 +18,14 @@
 namespace weft::runtime {
 
 struct Frame {
-  // A receive is posted: the peer may send into it.
+  // `count` receives are posted: the peer may send into them.
   static constexpr uint32_t kCredit = 1;
 
   uint32_t kind = 0;
-  uint32_t copy = 0;
+  uint16_t copy = 0;  // of the first
+  uint16_t count = 0;
   uint64_t channel = 0;   // Channel.id
-  uint64_t sequence = 0;  // the sender's act, for traces
+  uint64_t sequence = 0;  // the act of the first, for traces
   uint32_t epoch = 0;     // of the job, its low bits
   uint32_t crc = 0;       // of all that comes before
 };

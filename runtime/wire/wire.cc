@@ -21,6 +21,9 @@ constexpr uint32_t kMaxFrames = 64;
 // Receives of a connection that are there whatever the plans: of one frame and
 // of the last words.
 constexpr uint32_t kOwnRecvs = 2;
+// Where values are small, a frame has the credits of such a part of a channel's
+// copies: both ends then work for a while before they need each other.
+constexpr uint32_t kCreditPart = 4;
 // Connections that are not there yet are looked for so often.
 constexpr uint64_t kLookNs = 200'000;
 
@@ -58,21 +61,48 @@ absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
   op.data = data;
   op.bytes = bytes;
   op.cookie = Wire::Cookie(Wire::What::kData, number_, c);
+  channel.bytes = bytes;
   return Annotate(wire_.PostOp(&wire_.links_[channel.link], op).status(),
                   channel.name);
 }
 
 absl::Status ProgramWire::Credit(const Message& message) {
-  Channel& channel = channels_[message.destination.index()];
+  const uint32_t c = message.destination.index();
+  Channel& channel = channels_[c];
+  Frame& owed = channel.owed;
+  if (owed.count == 0) {
+    owed = {Frame::kCredit, message.copy,     0,
+            channel.id,     message.sequence, wire_.epoch_};
+  }
+  ++owed.count;
+  if (channel.bytes > wire_.domain_->info().eager_max ||
+      owed.count >= channel.copies / kCreditPart) {
+    return SendCredits(&channel);
+  }
+  if (!std::exchange(channel.listed, true)) owing_.push_back(c);
+  return absl::OkStatus();
+}
+
+absl::Status ProgramWire::Flush() {
+  for (uint32_t c : owing_) {
+    Channel& channel = channels_[c];
+    channel.listed = false;
+    if (channel.owed.count == 0) continue;
+    WEFT_RETURN_IF_ERROR(SendCredits(&channel));
+  }
+  owing_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status ProgramWire::SendCredits(Channel* channel) {
   Wire::Op op;
   op.send = op.urgent = true;
   op.tag = kFrameTag;
   op.bytes = sizeof(Frame);
   op.cookie = Wire::Cookie(Wire::What::kNone, 0, 0);
-  op.frame = SealFrame({Frame::kCredit, message.copy, channel.id,
-                        message.sequence, wire_.epoch_, 0});
-  return Annotate(wire_.PostOp(&wire_.links_[channel.link], op).status(),
-                  channel.name);
+  op.frame = SealFrame(std::exchange(channel->owed, Frame()));
+  return Annotate(wire_.PostOp(&wire_.links_[channel->link], op).status(),
+                  channel->name);
 }
 
 absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
@@ -435,18 +465,20 @@ absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
   if (it == channels_.end()) return bad("is for no channel of this rank");
   ProgramWire& program = *programs_[it->second.first];
   ProgramWire::Channel& channel = program.channels_[it->second.second];
-  if (channel.receives || &links_[channel.link] != link ||
+  if (channel.receives || &links_[channel.link] != link || frame.count == 0 ||
       frame.copy != channel.credits % channel.copies) {
     return bad(absl::StrCat("does not fit ", channel.name));
   }
   // More would not fit into the mailbox: the plan has sized it.
-  if (channel.credits >= channel.sends + channel.copies) {
+  if (channel.credits + frame.count > channel.sends + channel.copies) {
     return bad(absl::StrCat("is a credit too many for ", channel.name));
   }
-  ++channel.credits;
   Message credit = channel.arrival;
-  credit.Set(static_cast<uint16_t>(frame.copy), frame.sequence);
-  program.Deliver(credit);
+  for (uint32_t i = 0; i < frame.count; ++i) {
+    credit.Set(static_cast<uint16_t>(channel.credits++ % channel.copies),
+               frame.sequence + i);
+    program.Deliver(credit);
+  }
   return PostFrameRecv(link, slot);
 }
 

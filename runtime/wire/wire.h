@@ -6,11 +6,13 @@
 //   channels->Credit(message);           // ... and the credit that it grants
 //   channels->Send(c, memory, bytes);    // an act of SEND
 //   wire->Poll(&any);                    // between acts, and when woken
+//   channels->Flush();                   // with nothing left to do
 //
 // To the transport a transfer is one SEND and one RECV with the channel's id as
 // tag, posted in the order of their acts; credits go as frames (frame.h) on a
-// tag of their own. What has come is told as a message to the actor that it is
-// for, in the mailbox of the worker that drives it, whichever program runs:
+// tag of their own, several in one where values are small and copies many. What
+// has come is told as a message to the actor that it is for, in the mailbox of
+// the worker that drives it, whichever program runs:
 //
 //   a credit frame           REQ of the credit's register    to SEND
 //   data in a posted receive REQ of the data's register      to RECV
@@ -72,8 +74,10 @@ class ProgramWire {
 
   // Posts a receive of `bytes`, which are the transport's until RECV is told.
   absl::Status Post(uint32_t channel, void* data, uint64_t bytes);
-  // Tells the far end of `message`, which is what POST gives it.
+  // Tells the far end of `message`, which is what POST gives it: at once, or
+  // with those of the next acts, at the latest in Flush.
   absl::Status Credit(const actor::Message& message);
+  absl::Status Flush();
   absl::Status Send(uint32_t channel, const void* data, uint64_t bytes);
   // What the act of the last Send has to say once its data is out. False: say
   // it now.
@@ -100,15 +104,18 @@ class ProgramWire {
     std::string name;        // for messages
     actor::Message arrival;  // to RECV, or the credit to SEND
     uint64_t arrived = 0;
+    Frame owed;             // credits that the far end was not told of
+    bool listed = false;    // in owing_
     uint64_t credits = 0;   // that came, of which
     uint64_t sends = 0;     // so many were used
     bool queued = false;    // the last Send waits for the transport
-    uint64_t bytes = 0;     // of the last Send
+    uint64_t bytes = 0;     // of the last Send or Post
     std::deque<Sent> sent;  // not complete yet, in order
   };
 
   ProgramWire(Wire* wire, uint32_t number, std::vector<Port> ports)
       : wire_(*wire), number_(number), ports_(std::move(ports)) {}
+  absl::Status SendCredits(Channel* channel);
   void Deliver(const actor::Message& message) const {
     ports_[worker_of_stream_[message.destination.stream()]].Send(message);
   }
@@ -118,6 +125,7 @@ class ProgramWire {
   const std::vector<Port> ports_;  // by worker
   std::vector<uint16_t> worker_of_stream_;
   std::vector<Channel> channels_;
+  std::vector<uint32_t> owing_;  // channels that owed some since Flush
   uint64_t holds_ = 0;
   std::set<uint64_t> outstanding_;  // numbers of holds
 };

@@ -108,6 +108,7 @@ struct Rank {
   absl::Status Poll() {
     bool any = false;
     absl::Status status = wire->Poll(&any);
+    if (program != nullptr) status.Update(program->Flush());
     box->Drain([this](const Message& m) { got.push_back(m); });
     return status;
   }
@@ -224,6 +225,41 @@ TEST_F(WireTest, CreditsAndDataBecomeRequests) {
                 Message::Req(recv, plan::DataRegister(*receiver().view, 0),
                              act % 2, act));
       EXPECT_EQ(memory[act % 2], value);
+    }
+    for (Rank& rank : ranks_) rank.program.reset();
+  }
+}
+
+// Of 16 copies a frame has four credits, and Flush sends what is left. Large
+// values, and those of few copies, have a frame each.
+TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
+  struct Case {
+    uint32_t copies;
+    uint64_t bytes;
+    std::vector<size_t> told;  // after so many acts, from 1
+  };
+  for (const Case& c : std::vector<Case>{{16, 4, {0, 0, 0, 4, 4, 4}},
+                                         {16, 600, {1, 2, 3, 4, 5, 6}},
+                                         {6, 4, {1, 2, 3, 4, 5, 6}}}) {
+    SCOPED_TRACE(absl::StrCat(c.copies, " of ", c.bytes));
+    ConnectPair(c.copies, {{"eager_max", "512"}});
+    std::vector<std::string> memory(c.told.size(), std::string(c.bytes, '-'));
+    const auto look = [&] {
+      bool any = false;
+      ASSERT_TRUE(sender().wire->Poll(&any).ok());
+      sender().box->Drain([&](const Message& m) { sender().got.push_back(m); });
+    };
+    for (uint32_t i = 0; i < c.told.size(); ++i) {
+      Grant(&memory[i][0], c.bytes, i, 100 + i);
+      look();
+      EXPECT_EQ(sender().got.size(), c.told[i]) << i;
+    }
+    ASSERT_TRUE(receiver().program->Flush().ok());
+    look();
+    ASSERT_EQ(sender().got.size(), c.told.size());
+    for (uint32_t i = 0; i < c.told.size(); ++i) {
+      EXPECT_EQ(sender().got[i].copy, i);
+      EXPECT_EQ(sender().got[i].sequence, 100 + i);
     }
     for (Rank& rank : ranks_) rank.program.reset();
   }
@@ -517,7 +553,7 @@ class RogueTest : public WireTest {
 };
 
 TEST_F(RogueTest, BadFramesNameTheirRank) {
-  const Frame good{Frame::kCredit, 0, kChannel, 9, kEpoch, 0};
+  const Frame good{Frame::kCredit, 0, 1, kChannel, 9, kEpoch, 0};
   EXPECT_TRUE(Take(SealFrame(good)).ok());
   EXPECT_EQ(sender().got.size(), 1u);
   struct Case {
@@ -526,17 +562,22 @@ TEST_F(RogueTest, BadFramesNameTheirRank) {
   };
   Frame damaged = SealFrame(good);
   damaged.sequence ^= 1;
-  Frame epoch = good, kind = good, channel = good, copy = good;
+  Frame epoch = good, kind = good, channel = good, copy = good, none = good,
+        many = good;
   epoch.epoch = kEpoch + 1;
   kind.kind = 2;
   channel.channel = kChannel + 1;
   copy.copy = 2;
+  none.count = 0;
+  many.count = 3;
   for (const Case& c : std::vector<Case>{
            {"is damaged", damaged},
            {"is of another job", SealFrame(epoch)},
            {"is of no kind", SealFrame(kind)},
            {"is for no channel", SealFrame(channel)},
-           {"does not fit channel 'x:0>1' to rank 1", SealFrame(copy)}}) {
+           {"does not fit channel 'x:0>1' to rank 1", SealFrame(copy)},
+           {"does not fit channel 'x:0>1' to rank 1", SealFrame(none)},
+           {"is a credit too many for channel", SealFrame(many)}}) {
     SCOPED_TRACE(c.text);
     absl::Status status = Take(c.frame);
     EXPECT_TRUE(IsError(status, ErrorCode::kTransportFailed)) << status;

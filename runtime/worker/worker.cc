@@ -84,6 +84,7 @@ void Worker::Run() {
       nap_ns_ = kFirstNapNs;
       continue;
     }
+    FlushWire();
     if (leaving_ == Leaving::kAbort) break;
     if (leaving_ == Leaving::kStop && !Outstanding()) break;
     if (ABSL_PREDICT_FALSE(profile_ != nullptr)) {
@@ -295,6 +296,13 @@ bool Worker::PollWire() {
   }
   if (config_.channels != nullptr) ReleaseFinished();
   return any;
+}
+
+// Peers may wait for what was put off.
+void Worker::FlushWire() {
+  if (config_.channels == nullptr || leaving_ == Leaving::kAbort) return;
+  absl::Status status = config_.channels->Flush();
+  if (!status.ok()) Fail(std::move(status));
 }
 
 // What no mailbox tells of. True where something came in.

@@ -174,6 +174,7 @@ class Worker {
   bool Poll();
   bool PollOthers();
   bool PollWire();
+  void FlushWire();
   void ReleaseFinished();
   bool PollStreams();
   bool PollStream(AsyncStream* stream);
