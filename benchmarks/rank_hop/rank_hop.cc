@@ -2,7 +2,9 @@
 // nothing, which lies on two ranks in turn, beside the same chain on two
 // workers of one session; and a pipeline of four ranks with many micro-batches
 // under way, beside the same four stages on four workers of one rank. The ranks
-// are threads, joined by transport/loopback. RESULT lines
+// are threads, joined by transport/loopback. The pipeline runs twice: with a
+// thread for each rank, as the workers have it, and as it is planned, with one
+// more for the source, which is two micro-batches ahead. RESULT lines
 // (benchmarks/result.h). Nobody spins where there are more threads than cores.
 //
 //   rank_hop --plugin=bazel-bin/transport/loopback/libweft_loopback.so
@@ -35,6 +37,7 @@ constexpr int kRepetitions = 11;
 constexpr int kChain = 200;
 constexpr uint64_t kPeriods = 10;
 constexpr int kMicroBatches = 256;
+enum class Threads { kAsPlanned, kOneARank };
 constexpr uint64_t kMeetNs = 60'000'000'000;
 
 class Ones : public runtime::SourceReader {
@@ -90,7 +93,7 @@ Graph Chain(int length, const RankOf& rank_of) {
 // The ranks of one graph, ready to run.
 class Ranks {
  public:
-  Ranks(const Graph& graph, int ranks, int micro_batches,
+  Ranks(const Graph& graph, int ranks, int micro_batches, Threads threads,
         const Transport& transport)
       : meeting_(static_cast<uint32_t>(ranks), kMeetNs) {
     const RankAssignment where =
@@ -110,7 +113,7 @@ class Ranks {
       sessions_.push_back(
           Value(runtime::Session::Create({devices_.back().get()}, options)));
       const Graph mine = Value(GraphOfRank(graph, where, r));
-      Load(mine, r, ranks, micro_batches);
+      Load(mine, r, ranks, micro_batches, threads);
     }
   }
 
@@ -134,7 +137,8 @@ class Ranks {
   }
 
  private:
-  void Load(const Graph& graph, int rank, int ranks, int micro_batches) {
+  void Load(const Graph& graph, int rank, int ranks, int micro_batches,
+            Threads threads) {
     plan::Device device;
     device.set_name(devices_.back()->Name());
     device.set_kind("fake");
@@ -151,7 +155,11 @@ class Ranks {
     runtime::Bindings bindings;
     bindings.sources["x"] = &ones_;
     bindings.sinks["out"] = &nowhere_;
-    const plan::Plan plan = Value(Compile(graph, options, oracle));
+    plan::Plan plan = Value(Compile(graph, options, oracle));
+    if (threads == Threads::kOneARank) {
+      for (plan::Stream& s : *plan.mutable_streams()) s.set_worker(0);
+      plan.set_workers(1);
+    }
     CHECK(sessions_.back()->LoadProgram(plan, bindings).ok());
   }
 
@@ -165,9 +173,9 @@ class Ranks {
 };
 
 void Measure(const std::string& name, const std::string& what,
-             const Graph& graph, int ranks, int micro_batches, double hops,
-             const Transport& transport) {
-  Ranks job(graph, ranks, micro_batches, transport);
+             const Graph& graph, int ranks, int micro_batches, Threads threads,
+             double hops, const Transport& transport) {
+  Ranks job(graph, ranks, micro_batches, threads, transport);
   job.Run(1);
   PrintResult("rank_hop", name, what,
               benchmarks::Measure(
@@ -245,11 +253,17 @@ int Main(int argc, char** argv) {
       Value(Plugin::Load(std::string(argv[1]).substr(flag.size()), load));
   const Transport transport = Value(Transport::Create(*plugin));
   Measure("chain over two ranks, one value under way", "hop and act",
-          Chain(kChain, [](int i) { return i % 2; }), 2, 1, kChain, transport);
+          Chain(kChain, [](int i) { return i % 2; }), 2, 1, Threads::kAsPlanned,
+          kChain, transport);
   constexpr int kStages = 4;
-  Measure("four ranks, 256 micro-batches", "micro-batch and hop",
-          Chain(kStages, [](int i) { return i; }), kStages, kMicroBatches,
-          double{kStages - 1} * kMicroBatches, transport);
+  const Graph stages = Chain(kStages, [](int i) { return i; });
+  for (Threads threads : {Threads::kOneARank, Threads::kAsPlanned}) {
+    Measure(absl::StrCat("four ranks, 256 micro-batches, ",
+                         threads == Threads::kOneARank ? "one thread a rank"
+                                                       : "as planned"),
+            "micro-batch and hop", stages, kStages, kMicroBatches, threads,
+            double{kStages - 1} * kMicroBatches, transport);
+  }
   // As many ahead as the ranks are, and as a plan has between streams.
   for (uint32_t ahead : {16, 2}) {
     MeasureWorkers(absl::StrCat("four workers of one rank, 256 micro-batches, ",
