@@ -122,9 +122,10 @@ TEST_P(TransportTest, TagsDoNotWaitForEachOther) {
   const uint64_t waits = a.Send(1, 1, large);
   std::string other(large.size(), '\0');
   const uint64_t recv = b.Recv(0, 2, &other);
-  a.Send(1, 2, Pattern(2, large.size()));
+  const std::string passes = Pattern(2, large.size());
+  a.Send(1, 2, passes);
   PumpUntil(nodes, [&] { return b.done(recv); });
-  EXPECT_EQ(other, Pattern(2, large.size()));
+  EXPECT_EQ(other, passes);
   EXPECT_FALSE(a.done(waits)) << "nobody took it";
 }
 
