@@ -1,0 +1,38 @@
+#include "transport/shm/bell.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+
+namespace weft_shm {
+namespace {
+
+// Not PRIVATE: the word has another address at the other side.
+void Futex(std::atomic<uint32_t>* word, int op, uint32_t value,
+           const timespec* timeout) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), op, value, timeout,
+          nullptr, 0);
+}
+
+}  // namespace
+
+void Bell::Ring() {
+  page().rings.fetch_add(1);
+  if (page().sleepers.load() != 0) {
+    Futex(&page().rings, FUTEX_WAKE, INT_MAX, nullptr);
+  }
+}
+
+void Bell::Sleep(uint32_t seen, uint64_t timeout_ns) {
+  const uint64_t ns = std::min(timeout_ns, kLongestSleepNs);
+  const timespec timeout{0, static_cast<long>(ns)};
+  page().sleepers.fetch_add(1);
+  Futex(&page().rings, FUTEX_WAIT, seen, &timeout);
+  page().sleepers.fetch_sub(1);
+}
+
+}  // namespace weft_shm

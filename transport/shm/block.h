@@ -1,0 +1,64 @@
+// Memory of one rank that its peers map.
+//
+//   Block block(token, id, bytes);          // the owner
+//   std::string key = block.name().Text("memory");
+//   Mapped mapped(*DoorName::Parse("memory", key));   // a peer
+//
+//   page 0         who made it: token, id, bytes; and whether it is freed
+//   page 1 ...     the bytes, zeroed
+//
+// Threading: thread-compatible. The memory lasts until the last mapping ends.
+#ifndef WEFT_TRANSPORT_SHM_BLOCK_H_
+#define WEFT_TRANSPORT_SHM_BLOCK_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "transport/shm/door.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/os.h"
+
+namespace weft_shm {
+
+struct BlockPage {
+  char token[kTokenChars];
+  uint64_t id;
+  uint64_t bytes;
+  std::atomic<uint32_t> freed;
+};
+
+class Block {
+ public:
+  // Throws weft_sdk::Error(WEFT_OOM).
+  Block(const std::string& token, uint64_t id, uint64_t bytes);
+  // Mapped no more from now on.
+  ~Block() { mapping_.At<BlockPage>(0)->freed.store(1); }
+
+  void* host() const { return mapping_.base() + kPage; }
+  uint64_t bytes() const { return bytes_; }
+  const DoorName& name() const { return name_; }
+
+ private:
+  const uint64_t bytes_;
+  Fd fd_;
+  Mapping mapping_;
+  DoorName name_;
+};
+
+class Mapped {
+ public:
+  // Throws weft_sdk::Error(WEFT_INVALID) where nothing of that name is there.
+  explicit Mapped(const DoorName& name);
+
+  void* host() const { return mapping_.base() + kPage; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  Mapping mapping_;
+  uint64_t bytes_;
+};
+
+}  // namespace weft_shm
+
+#endif  // WEFT_TRANSPORT_SHM_BLOCK_H_

@@ -1,0 +1,299 @@
+#include "transport/shm/domain.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+namespace weft_shm {
+namespace {
+
+using weft_sdk::Error;
+
+constexpr uint32_t kDefaultTimeoutMs = 3500;
+constexpr char kAddress[] = "rank";
+constexpr char kKey[] = "memory";
+
+template <size_t N>
+void SetText(char (&field)[N], const std::string& text) {
+  const size_t n = std::min(N - 1, text.size());
+  std::memcpy(field, text.data(), n);
+  field[n] = '\0';
+}
+
+// Who sees the same /proc and may open what is in it.
+std::string Locality() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char space[64];
+  const ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space));
+  return "boot " + boot + " " + std::string(space, n < 0 ? 0 : n) + " user " +
+         std::to_string(geteuid());
+}
+
+}  // namespace
+
+weft_transport_info Describe(const Options& options) {
+  weft_transport_info info{};
+  info.struct_size = sizeof(info);
+  info.flags = WEFT_TRANSPORT_SHARED_MEMORY;
+  SetText(info.name, "shm");
+  SetText(info.locality, Locality());
+  info.wire_version = kWireVersion;
+  info.security = WEFT_SECURITY_USER;
+  info.eager_max = options.eager_max;
+  info.eager_credits = options.eager_credits;
+  info.max_inflight = options.max_inflight;
+  return info;
+}
+
+ShmDomain::Locked::Locked(ShmDomain* domain)
+    : domain_(domain), lock_(domain->mu_) {}
+
+ShmDomain::Locked::~Locked() {
+  bool notify = false;
+  const bool pushed = domain_->mailbox_.TakePushed(&notify);
+  lock_.unlock();
+  if (pushed && domain_->waiters_.load() != 0) domain_->bell_.Ring();
+  if (notify) weft_sdk::Host::Notify(domain_->token_);
+}
+
+ShmDomain::ShmDomain(const weft_sdk::DomainConfig& config,
+                     const Options& options)
+    : hello_(config.hello),
+      options_(options),
+      token_(config.notify_token),
+      timeout_ns_(uint64_t{1'000'000} * (config.peer_timeout_ms != 0
+                                             ? config.peer_timeout_ms
+                                             : kDefaultTimeoutMs)),
+      secret_(RandomHex(kTokenBytes)),
+      bell_fd_(NewSealed("bell", kPage)),
+      bell_(bell_fd_),
+      wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wakeup_) throw Error(WEFT_INTERNAL, WithErrno("eventfd"));
+  bell_thread_ = std::thread([this] { RunBell(); });
+  try {
+    socket_thread_ = std::thread([this] { RunSockets(); });
+  } catch (...) {
+    stop_ = true;
+    bell_.Ring();
+    bell_thread_.join();
+    throw;
+  }
+}
+
+ShmDomain::~ShmDomain() {
+  stop_ = true;
+  bell_.Ring();
+  WakeSockets();
+  bell_thread_.join();
+  socket_thread_.join();
+}
+
+void ShmDomain::CheckOpen() const {
+  if (closing_) throw Error(WEFT_CANCELED, "the domain is closing");
+}
+
+Connection& ShmDomain::Find(weft_endpoint ep) {
+  auto it = endpoints_.find(ep);
+  if (it != endpoints_.end()) return *it->second;
+  throw Error(WEFT_INVALID, "no endpoint " + std::to_string(ep));
+}
+
+// ---- Connecting ------------------------------------------------------------
+
+std::string ShmDomain::Listen() {
+  Locked lock(this);
+  CheckOpen();
+  if (!door_.has_value()) {
+    door_.emplace(options_.dir);
+    WakeSockets();
+  }
+  return DoorName{static_cast<uint64_t>(getpid()),
+                  static_cast<uint64_t>(door_->number()), secret_, 0}
+      .Text(kAddress);
+}
+
+weft_endpoint ShmDomain::Connect(uint32_t rank, std::string_view address,
+                                 uint64_t cookie) {
+  std::optional<DoorName> name = DoorName::Parse(kAddress, address);
+  if (!name.has_value()) {
+    throw Error(WEFT_INVALID, "not the address of a rank of this machine");
+  }
+  Fd socket = NewSocket();
+  Locked lock(this);
+  CheckOpen();
+  Visit visit;
+  visit.id = ++last_id_;
+  visit.connector = true;
+  visit.socket = std::move(socket);
+  visit.deadline = NowNs() + timeout_ns_;
+  visit.name = *std::move(name);
+  visit.ep = ++last_id_;
+  visit.rank = rank;
+  visit.cookie = cookie;
+  const weft_endpoint ep = visit.ep;
+  visits_.push_back(std::move(visit));
+  WakeSockets();
+  return ep;
+}
+
+// ---- Endpoints -------------------------------------------------------------
+
+void ShmDomain::CloseEndpoint(weft_endpoint ep, bool abort) {
+  Locked lock(this);
+  Connection& connection = Find(ep);
+  abort ? connection.Abort() : connection.Close();
+}
+
+weft_code ShmDomain::Post(const weft_transport_op& op, weft_status* status) {
+  Locked lock(this);
+  return Find(op.ep).Post(op, status);
+}
+
+bool ShmDomain::ProgressAll() {
+  bool any = false;
+  bool ended = false;
+  for (Connection* connection : live_) {
+    any = connection->Progress() || any;
+    if (connection->deadline() != UINT64_MAX &&
+        connection->deadline() <= NowNs()) {
+      connection->Expire();
+    }
+    ended = ended || connection->down();
+  }
+  if (ended) {
+    live_.erase(std::remove_if(live_.begin(), live_.end(),
+                               [](Connection* c) { return c->down(); }),
+                live_.end());
+  }
+  return any;
+}
+
+void ShmDomain::Poll(weft_sdk::EventWriter* writer) {
+  Locked lock(this);
+  ProgressAll();
+  mailbox_.Poll(writer);
+}
+
+bool ShmDomain::Wait(uint64_t timeout_ns) {
+  const uint64_t now = NowNs();
+  const uint64_t deadline =
+      timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+  ++waiters_;
+  bool there = false;
+  for (uint64_t left = timeout_ns;;) {
+    const uint32_t seen = bell_.rings();
+    {
+      Locked lock(this);
+      ProgressAll();
+      there = !mailbox_.empty();
+    }
+    if (there || left == 0) break;
+    bell_.Sleep(seen, left);
+    const uint64_t at = NowNs();
+    left = at < deadline ? deadline - at : 0;
+  }
+  --waiters_;
+  return there;
+}
+
+void ShmDomain::Close() {
+  bool quiet;
+  size_t blocks;
+  size_t mappings;
+  {
+    Locked lock(this);
+    if (!std::exchange(closing_, true)) {
+      if (door_.has_value()) shutdown(door_->socket(), SHUT_RDWR);
+      door_.reset();
+      for (Visit& visit : visits_) {
+        Drop(&visit, WEFT_CANCELED, "the domain is closing");
+      }
+      visits_.clear();
+      for (auto& [ep, connection] : endpoints_) connection->Close();
+    }
+    ProgressAll();
+    quiet = live_.empty() && mailbox_.empty();
+    blocks = blocks_.size();
+    mappings = mappings_.size();
+  }
+  if (!quiet) throw Error(WEFT_BUSY, "events are to be polled");
+  if (blocks + mappings != 0) {
+    throw Error(WEFT_BUSY, std::to_string(blocks) +
+                               " blocks of shared memory are allocated, " +
+                               std::to_string(mappings) + " are mapped");
+  }
+}
+
+weft_transport_stats ShmDomain::Stats() {
+  Locked lock(this);
+  weft_transport_stats stats = mailbox_.stats;
+  stats.struct_size = sizeof(stats);
+  for (const auto& [mr, block] : blocks_) stats.shared_bytes += block->bytes();
+  return stats;
+}
+
+// ---- Shared memory ---------------------------------------------------------
+
+weft_mr ShmDomain::AllocShared(uint64_t bytes, void** host) {
+  weft_mr mr;
+  {
+    Locked lock(this);
+    CheckOpen();
+    mr = ++last_id_;
+  }
+  // Zeroing it takes long: no lock.
+  auto block = std::make_unique<Block>(secret_, mr, bytes);
+  *host = block->host();
+  Locked lock(this);
+  CheckOpen();
+  blocks_[mr] = std::move(block);
+  return mr;
+}
+
+void ShmDomain::FreeShared(weft_mr mr) {
+  Locked lock(this);
+  if (blocks_.erase(mr) == 0) {
+    throw Error(WEFT_INVALID, "no shared memory " + std::to_string(mr));
+  }
+}
+
+std::string ShmDomain::PackShared(weft_mr mr) {
+  Locked lock(this);
+  auto it = blocks_.find(mr);
+  if (it == blocks_.end()) {
+    throw Error(WEFT_INVALID, "no shared memory " + std::to_string(mr));
+  }
+  return it->second->name().Text(kKey);
+}
+
+weft_sdk::SharedRegion ShmDomain::Map(weft_endpoint ep, std::string_view key) {
+  const std::optional<DoorName> name = DoorName::Parse(kKey, key);
+  Locked lock(this);
+  const Connection& connection = Find(ep);
+  if (connection.DownCode() != WEFT_OK) {
+    throw Error(connection.DownCode(), connection.WhyDown());
+  }
+  if (!name.has_value() || name->token != connection.token()) {
+    throw Error(WEFT_INVALID, "not a key of memory that rank " +
+                                  std::to_string(connection.rank()) + " has");
+  }
+  auto mapped = std::make_unique<Mapped>(*name);
+  const weft_sdk::SharedRegion region{mapped->host(), mapped->bytes()};
+  mappings_[region.host] = std::move(mapped);
+  return region;
+}
+
+void ShmDomain::Unmap(void* host) {
+  Locked lock(this);
+  if (mappings_.erase(host) == 0) {
+    throw Error(WEFT_INVALID, "nothing is mapped there");
+  }
+}
+
+}  // namespace weft_shm

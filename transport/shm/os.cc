@@ -1,0 +1,114 @@
+#include "transport/shm/os.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <system_error>
+
+#include "plugins/sdk/weft_host.hpp"
+
+namespace weft_shm {
+namespace {
+
+using weft_sdk::Error;
+
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+[[noreturn]] void ThrowErrno(const std::string& what) {
+  const bool full = errno == ENOMEM || errno == ENOSPC || errno == EFBIG;
+  throw Error(full ? WEFT_OOM : WEFT_INTERNAL, WithErrno(what));
+}
+
+// fallocate would fill the machine before it fails.
+void CheckPhysical(const std::string& what, uint64_t bytes) {
+  const uint64_t pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes / page < pages) return;
+  throw Error(WEFT_OOM, what + ": " + std::to_string(bytes) +
+                            " bytes are more than this machine has");
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Mapping::~Mapping() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+Fd NewSealed(const char* what, uint64_t bytes) {
+  const std::string name = std::string("weft ") + what;
+  CheckPhysical(name, bytes);
+  Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) ThrowErrno(name + ": memfd_create");
+  int failed;
+  do {
+    failed = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0) {
+    ThrowErrno(name + ": " + std::to_string(bytes) + " bytes");
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+    ThrowErrno(name + ": F_ADD_SEALS");
+  }
+  return fd;
+}
+
+uint64_t SealedBytes(const Fd& fd) {
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  struct stat st;
+  if (seals < 0 || (seals & kSizeSeals) != kSizeSeals ||
+      fstat(fd.get(), &st) != 0) {
+    throw Error(WEFT_INVALID, "a descriptor that is not sealed memory");
+  }
+  return static_cast<uint64_t>(st.st_size);
+}
+
+Mapping MapSealed(const Fd& fd, uint64_t bytes) {
+  const uint64_t has = SealedBytes(fd);
+  if (has != bytes) {
+    throw Error(WEFT_INVALID, "shared memory of " + std::to_string(has) +
+                                  " bytes instead of " + std::to_string(bytes));
+  }
+  void* base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (base == MAP_FAILED) ThrowErrno("mmap");
+  return Mapping(base, bytes);
+}
+
+std::string WithErrno(const std::string& what) {
+  return what + ": " + std::generic_category().message(errno);
+}
+
+std::string RandomHex(size_t bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  unsigned char raw[64];
+  if (bytes > sizeof(raw) ||
+      getrandom(raw, bytes, 0) != static_cast<ssize_t>(bytes)) {
+    throw Error(WEFT_INTERNAL, WithErrno("getrandom"));
+  }
+  std::string hex;
+  for (size_t i = 0; i < bytes; ++i) {
+    hex += kDigits[raw[i] >> 4];
+    hex += kDigits[raw[i] & 15];
+  }
+  return hex;
+}
+
+uint64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace weft_shm

@@ -1,0 +1,78 @@
+// Descriptors, mappings and sealed memory, each let go by its owner's end.
+//
+//   Fd memory = NewSealed("segment", bytes);   // throws weft_sdk::Error
+//   Mapping mapping = MapSealed(memory, bytes);
+//
+// Memory that NewSealed made keeps its size for ever, and every page of it
+// exists, so no access can raise a signal. MapSealed believes nobody: it asks
+// the kernel for size and seals.
+//
+// Threading: values. Depends on Linux.
+#ifndef WEFT_TRANSPORT_SHM_OS_H_
+#define WEFT_TRANSPORT_SHM_OS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace weft_shm {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(void* base, uint64_t bytes)
+      : base_(static_cast<char*>(base)), bytes_(bytes) {}
+  Mapping(Mapping&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), bytes_(other.bytes_) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+
+  char* base() const { return base_; }
+  template <typename T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+ private:
+  char* base_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// Zeroed memory without a name. WEFT_OOM where the machine has not so much.
+Fd NewSealed(const char* what, uint64_t bytes);
+// WEFT_INVALID where `fd` is not sealed memory of that size.
+Mapping MapSealed(const Fd& fd, uint64_t bytes);
+// Of sealed memory; throws where it is none.
+uint64_t SealedBytes(const Fd& fd);
+
+// "what: the system's words for errno".
+std::string WithErrno(const std::string& what);
+// So many bytes that nobody can guess, in hexadecimal.
+std::string RandomHex(size_t bytes);
+uint64_t NowNs();
+
+}  // namespace weft_shm
+
+#endif  // WEFT_TRANSPORT_SHM_OS_H_

@@ -1,0 +1,134 @@
+// The two ends of a segment (layout.h): what one side writes and the other
+// reads.
+//
+//   Producer out(geometry, MapSealed(fd, geometry.bytes()));
+//   if (!out.Put(record)) ...                 // full
+//   if (char* chunk = out.NextChunk()) ...    // fill it, PutChunk(record)
+//
+//   Record record;
+//   while (in.Take(&record)) ...              // a copy: check it, then use it
+//
+// Threading: one thread at a time for each end, two ends at once.
+#ifndef WEFT_TRANSPORT_SHM_RING_H_
+#define WEFT_TRANSPORT_SHM_RING_H_
+
+#include <cstring>
+
+#include "transport/shm/layout.h"
+#include "transport/shm/os.h"
+
+namespace weft_shm {
+
+class Producer {
+ public:
+  Producer(Geometry geometry, Mapping mapping)
+      : geometry_(geometry), mapping_(std::move(mapping)) {}
+
+  bool HasRoom() {
+    if (written_ - read_ < kRecords) return true;
+    read_ = Bounded(consumer().records_read, written_, read_);
+    return written_ - read_ < kRecords;
+  }
+  // False where there is no room.
+  bool Put(const Record& record) {
+    if (!HasRoom()) return false;
+    Record* to =
+        mapping_.At<Record>(Geometry::records_at()) + written_ % kRecords;
+    ++written_;
+    std::memcpy(to, &record, offsetof(Record, stamp));
+    std::memcpy(&to->id, &record.id, sizeof(Record) - offsetof(Record, id));
+    __atomic_store_n(&to->stamp, static_cast<uint32_t>(written_),
+                     __ATOMIC_RELEASE);
+    return true;
+  }
+
+  char* slot(uint32_t i) {
+    return mapping_.base() + Geometry::slots_at() + i * geometry_.slot_bytes();
+  }
+  // Where the next chunk goes; null where all of them are full.
+  char* NextChunk() {
+    if (chunks_ - chunks_read_ == kChunks) {
+      chunks_read_ = Bounded(consumer().chunks_read, chunks_, chunks_read_);
+      if (chunks_ - chunks_read_ == kChunks) return nullptr;
+    }
+    return mapping_.base() + geometry_.chunks_at() +
+           (chunks_ % kChunks) * kChunkBytes;
+  }
+  // Pre-condition: NextChunk() and HasRoom().
+  void PutChunk(const Record& record) {
+    ++chunks_;
+    Put(record);
+  }
+  // The consumer rings once it has made room. Look once more after this.
+  void Starve() {
+    mapping_.At<ProducerLine>(0)->starved.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+
+ private:
+  const ConsumerLine& consumer() const {
+    return *mapping_.At<ConsumerLine>(kLine);
+  }
+  // A counter of the peer: never above what was written, never back.
+  static uint64_t Bounded(const std::atomic<uint64_t>& counter,
+                          uint64_t written, uint64_t known) {
+    const uint64_t read = counter.load(std::memory_order_acquire);
+    return read <= written && read >= known ? read : known;
+  }
+
+  const Geometry geometry_;
+  const Mapping mapping_;
+  uint64_t written_ = 0, read_ = 0;
+  uint64_t chunks_ = 0, chunks_read_ = 0;
+};
+
+class Consumer {
+ public:
+  Consumer(Geometry geometry, Mapping mapping)
+      : geometry_(geometry), mapping_(std::move(mapping)) {}
+
+  const Geometry& geometry() const { return geometry_; }
+
+  bool Take(Record* record) {
+    const Record* from =
+        mapping_.At<Record>(Geometry::records_at()) + read_ % kRecords;
+    if (__atomic_load_n(&from->stamp, __ATOMIC_ACQUIRE) !=
+        static_cast<uint32_t>(read_ + 1)) {
+      return false;
+    }
+    std::memcpy(record, from, sizeof(Record));
+    ++read_;
+    consumer().records_read.store(read_, std::memory_order_release);
+    return true;
+  }
+  const char* slot(uint32_t i) const {
+    return mapping_.base() + Geometry::slots_at() + i * geometry_.slot_bytes();
+  }
+  // The chunk that a kData record brought; DropChunk lets it go.
+  const char* chunk() const {
+    return mapping_.base() + geometry_.chunks_at() +
+           (chunks_ % kChunks) * kChunkBytes;
+  }
+  void DropChunk() {
+    consumer().chunks_read.store(++chunks_, std::memory_order_release);
+  }
+  // After what was taken: whether the producer waits for room.
+  bool ProducerStarves() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    auto& starved = mapping_.At<ProducerLine>(0)->starved;
+    return starved.load(std::memory_order_relaxed) != 0 &&
+           starved.exchange(0) != 0;
+  }
+
+ private:
+  ConsumerLine& consumer() const { return *mapping_.At<ConsumerLine>(kLine); }
+
+  const Geometry geometry_;
+  const Mapping mapping_;
+  uint64_t read_ = 0;
+  uint64_t chunks_ = 0;
+};
+
+}  // namespace weft_shm
+
+#endif  // WEFT_TRANSPORT_SHM_RING_H_

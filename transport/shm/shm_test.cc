@@ -1,0 +1,391 @@
+// The suite of every transport, and what processes of their own need: deaths,
+// strangers, and that nothing is left behind.
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "transport/testing/transport_test.h"
+
+namespace weft {
+namespace {
+
+using Kind = TransportEventKind;
+
+TransportCase Case(const std::string& name, TransportCase::Options options) {
+  options.push_back({"dir", testing::TempDir()});
+  return {name, "shm", "transport/shm", options, nullptr};
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, TransportTest,
+                         testing::Values(Case("plain", {}),
+                                         Case("small",
+                                              {{"eager_max", "64"},
+                                               {"eager_credits", "4"},
+                                               {"max_inflight", "200"}})),
+                         TransportCase::Name);
+
+std::vector<std::string> Entries(const std::string& dir) {
+  std::vector<std::string> names;
+  DIR* d = opendir(dir.c_str());
+  if (d == nullptr) return names;
+  while (const dirent* entry = readdir(d)) names.push_back(entry->d_name);
+  closedir(d);
+  return names;
+}
+
+// What this process holds, and what lies in the directory of the sockets.
+struct Holdings {
+  size_t descriptors = Entries("/proc/self/fd").size();
+  size_t mappings = CountMappings();
+  size_t files = Entries(testing::TempDir()).size();
+
+  static size_t CountMappings() {
+    std::ifstream maps("/proc/self/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(maps, line);) {
+      count += absl::StrContains(line, "memfd:weft");
+    }
+    return count;
+  }
+  bool operator==(const Holdings& o) const {
+    return descriptors == o.descriptors && mappings == o.mappings &&
+           files == o.files;
+  }
+};
+
+std::ostream& operator<<(std::ostream& out, const Holdings& h) {
+  return out << h.descriptors << " descriptors, " << h.mappings << " mappings, "
+             << h.files << " files";
+}
+
+// A process that runs rank 0 of a world of two until it is killed or done.
+class OtherProcess {
+ public:
+  // `run` gets the address of rank 1 once it is told.
+  explicit OtherProcess(const std::function<void(const std::string&)>& run) {
+    EXPECT_EQ(pipe(pipe_), 0);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    close(pipe_[1]);
+    std::string address(256, '\0');
+    const ssize_t n = read(pipe_[0], address.data(), address.size());
+    if (n > 0) run(address.substr(0, n));
+    _exit(n > 0 ? 0 : 1);
+  }
+  ~OtherProcess() {
+    if (pid_ > 0) Kill();
+    close(pipe_[0]);
+    close(pipe_[1]);
+  }
+  void Tell(const std::string& address) {
+    EXPECT_EQ(write(pipe_[1], address.data(), address.size()),
+              static_cast<ssize_t>(address.size()));
+  }
+  void Kill() {
+    kill(pid_, SIGKILL);
+    Join();
+  }
+  void Join() {
+    int status;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+  }
+
+ private:
+  int pipe_[2];
+  pid_t pid_;
+};
+
+constexpr size_t kKeyBytes = 250;
+
+class ShmTest : public TransportTest {
+ protected:
+  // In the other process: rank 0, connected.
+  std::unique_ptr<Node> Join(const std::string& address,
+                             uint64_t incarnation = 0) const {
+    DomainConfig config = Config(0, 2);
+    config.incarnation = incarnation;
+    auto node = Open(config);
+    (void)node->domain().Connect(1, address);
+    PumpThese({node.get()}, [&] { return node->connected(1); });
+    return node;
+  }
+};
+
+// Two processes; the other one is killed while it sends, receives and maps.
+TEST_P(ShmTest, AKilledPeerIsReportedAndLeavesNothing) {
+  const Holdings before;
+  for (int round = 0; round < 8; ++round) {
+    SCOPED_TRACE(round);
+    const uint64_t kLarge = (uint64_t{1} << 20) + 7;
+    OtherProcess other([&](const std::string& address) {
+      auto node = Join(address);
+      const SharedMemory memory = node->domain().AllocShared(5000).value();
+      std::memset(memory.host, 'm', 5000);
+      std::string key = node->domain().PackShared(memory.mr).value();
+      key.resize(kKeyBytes, ' ');
+      node->Send(1, 1, key);
+      std::string into(kLarge, '\0');
+      const std::string theirs = Pattern(7, kLarge);
+      for (uint64_t i = 0;; ++i) {  // until it is killed
+        const uint64_t recv = node->Recv(1, 2, &into);
+        node->Send(1, 3, theirs);
+        node->Send(1, 4, Pattern(i, 100), /*urgent=*/true);
+        PumpThese({node.get()}, [&] { return node->done(recv); });
+      }
+    });
+    auto node = Open(Config(1, 2));
+    other.Tell(node->domain().Listen().value());
+    PumpThese({node.get()}, [&] { return node->connected(0); });
+    std::string key(kKeyBytes, '\0');
+    const uint64_t has_key = node->Recv(0, 1, &key);
+    PumpThese({node.get()}, [&] { return node->done(has_key); });
+    const MappedMemory mapped =
+        node->domain()
+            .Map(node->to(0),
+                 std::string(absl::StripTrailingAsciiWhitespace(key)))
+            .value();
+    const std::string ours = Pattern(8, kLarge);
+    std::string large(kLarge, '\0');
+    std::string small(100, '\0');
+    for (int i = 0; i < round; ++i) {
+      const uint64_t send = node->Send(0, 2, ours);
+      const uint64_t recv = node->Recv(0, 3, &large);
+      const uint64_t urgent = node->Recv(0, 4, &small);
+      PumpThese({node.get()}, [&] {
+        return node->done(send) && node->done(recv) && node->done(urgent);
+      });
+      EXPECT_EQ(large, Pattern(7, kLarge));
+      EXPECT_EQ(small, Pattern(i, 100));
+    }
+    // Three that cannot complete, and one that is most likely on its way.
+    const uint64_t late[] = {node->Send(0, 9, "x"), node->Send(0, 9, ours),
+                             node->Recv(0, 9, &small)};
+    node->Recv(0, 3, &large);
+    other.Kill();
+    PumpThese({node.get()},
+              [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+    EXPECT_TRUE(
+        Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kPeerLost));
+    for (uint64_t cookie : late) {
+      ASSERT_TRUE(node->done(cookie));
+      EXPECT_TRUE(Is(node->result(cookie).status, ErrorCode::kPeerLost));
+    }
+    EXPECT_EQ(node->outstanding(), 0u);
+    EXPECT_EQ(std::string(static_cast<char*>(mapped.host), 5000),
+              std::string(5000, 'm'))
+        << "what is mapped outlives its owner";
+    EXPECT_TRUE(node->domain().Unmap(mapped.host).ok());
+  }
+  EXPECT_EQ(Holdings(), before);
+}
+
+// A rank that was killed comes back as what it was not before.
+TEST_P(ShmTest, AKilledPeerComesBackInItsNextLifeOnly) {
+  const auto live = [&](uint64_t incarnation) {
+    return std::make_unique<OtherProcess>([=](const std::string& address) {
+      auto node = Join(address, incarnation);
+      while (true) node->Pump();
+    });
+  };
+  auto first = live(4);
+  auto same = live(4);
+  auto next = live(5);
+  auto node = Open(Config(1, 2));
+  const std::string address = node->domain().Listen().value();
+  first->Tell(address);
+  PumpThese({node.get()}, [&] { return node->connected(0); });
+  first->Kill();
+  PumpThese({node.get()},
+            [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+  same->Tell(address);
+  PumpThese({node.get()},
+            [&] { return node->Last(Kind::kRefused) != nullptr; });
+  EXPECT_EQ(node->Last(Kind::kRefused)->reason, WEFT_REFUSED_INCARNATION);
+  next->Tell(address);
+  PumpThese({node.get()}, [&] { return node->Count(Kind::kAccepted) == 2; });
+  EXPECT_EQ(node->Last(Kind::kAccepted)->incarnation, 5u);
+}
+
+// An orderly end is no loss, and what was received before it was received.
+TEST_P(ShmTest, APeerThatClosesIsNotLost) {
+  const Holdings before;
+  {
+    OtherProcess other([&](const std::string& address) {
+      auto node = Join(address);
+      const std::string bytes = Pattern(1, 100'000);
+      const uint64_t sent = node->Send(1, 1, bytes);
+      PumpThese({node.get()}, [&] { return node->done(sent); });
+      node->Close();
+    });
+    auto node = Open(Config(1, 2));
+    other.Tell(node->domain().Listen().value());
+    PumpThese({node.get()}, [&] { return node->connected(0); });
+    std::string large(100'000, '\0');
+    const uint64_t recv = node->Recv(0, 1, &large);
+    const uint64_t never = node->Recv(0, 2, &large);
+    PumpThese({node.get()},
+              [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+    EXPECT_TRUE(node->result(recv).status.ok());
+    EXPECT_EQ(large, Pattern(1, 100'000));
+    EXPECT_TRUE(Is(node->result(never).status, ErrorCode::kCancelled));
+    EXPECT_TRUE(
+        Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kCancelled));
+    other.Join();
+  }
+  EXPECT_EQ(Holdings(), before);
+}
+
+// A listener that is killed before anybody came leaves no file either.
+TEST_P(ShmTest, AKilledListenerLeavesNoFile) {
+  const Holdings before;
+  int from[2];
+  ASSERT_EQ(pipe(from), 0);
+  {
+    OtherProcess other([&](const std::string&) {
+      auto node = Open(Config(0, 2));
+      (void)node->domain().Listen().value();
+      EXPECT_EQ(write(from[1], "x", 1), 1);
+      pause();
+    });
+    other.Tell("go");
+    char byte;
+    ASSERT_EQ(read(from[0], &byte, 1), 1);
+    other.Kill();
+  }
+  close(from[0]);
+  close(from[1]);
+  EXPECT_EQ(Holdings(), before);
+}
+
+// ---- Strangers -------------------------------------------------------------
+
+// Connects to where `address` leads, as anybody of this user can.
+int KnockAt(const std::string& address) {
+  const std::vector<std::string> words = absl::StrSplit(address, ' ');
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::strcpy(to.sun_path,
+              absl::StrCat("/proc/", words[2], "/fd/", words[3]).c_str());
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+TEST_P(ShmTest, StrangersDisturbNobody) {
+  auto a = Open(Config(0, 2));
+  auto b = Open(Config(1, 2));
+  const std::string address = b->domain().Listen().value();
+  std::vector<int> open;
+  for (int i = 0; i < 100; ++i) {
+    const int fd = KnockAt(address);
+    const std::string garbage = Pattern(i, i * 17);
+    if (i % 3 != 0) (void)send(fd, garbage.data(), garbage.size(), 0);
+    if (i % 2 == 0) close(fd);
+    if (i % 2 != 0) open.push_back(fd);
+  }
+  // The right place, and another token.
+  std::string guessed = address;
+  guessed.back() = guessed.back() == '0' ? '1' : '0';
+  ASSERT_TRUE(a->domain().Connect(1, guessed).ok());
+  PumpThese({a.get(), b.get()},
+            [&] { return a->Last(Kind::kConnected) != nullptr; });
+  EXPECT_TRUE(Is(a->Last(Kind::kConnected)->status, ErrorCode::kPeerLost));
+  EXPECT_TRUE(b->others().empty()) << "a stranger is no event";
+  EXPECT_TRUE(Connect(*a, *b));
+  for (int fd : open) close(fd);
+}
+
+// ---- Nonsense --------------------------------------------------------------
+
+std::vector<char*> Segments() {
+  std::vector<char*> bases;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (absl::StrContains(line, "memfd:weft segment")) {
+      bases.push_back(reinterpret_cast<char*>(
+          std::stoull(line.substr(0, line.find('-')), nullptr, 16)));
+    }
+  }
+  return bases;
+}
+
+// Records that no peer would write, where its peer reads them.
+void WriteNonsense(char* segment, uint64_t seed) {
+  for (uint32_t i = 0; i < 8; ++i) {
+    char* record = segment + 4096 + 64 * i;
+    std::string bytes = Pattern(seed * 8 + i, 64);
+    const uint16_t kind = static_cast<uint16_t>(bytes[0] & 7);
+    std::memcpy(bytes.data(), &kind, sizeof(kind));
+    if (seed % 2 == 0) {  // closer to what is right
+      std::memset(bytes.data() + 2, 0, 2);
+      for (int field = 8; field < 32; field += 8) {
+        std::memset(bytes.data() + field + 1, 0, 7);
+      }
+    }
+    std::memcpy(record, bytes.data(), 4);
+    std::memcpy(record + 8, bytes.data() + 8, 56);
+    __atomic_store_n(reinterpret_cast<uint32_t*>(record + 4), i + 1,
+                     __ATOMIC_RELEASE);
+  }
+}
+
+TEST_P(ShmTest, NonsenseEndsItsConnectionAndNothingElse) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Nodes nodes;
+    for (uint32_t rank : {0u, 1u, 2u}) nodes.push_back(Open(Config(rank, 3)));
+    ASSERT_TRUE(Connect(*nodes[0], *nodes[1]));
+    const std::vector<char*> segments = Segments();
+    ASSERT_EQ(segments.size(), 4u);
+    ASSERT_TRUE(Connect(*nodes[0], *nodes[2]));
+    std::string into(200, 'r');
+    std::string small(8, 's');
+    for (uint64_t tag = 0; tag < 3; ++tag) nodes[0]->Recv(1, tag, &small);
+    nodes[0]->Recv(1, 5, &into);
+    WriteNonsense(segments[seed % 4], seed);
+    nodes[1]->domain().CloseEndpoint(nodes[1]->to(0)).IgnoreError();
+    PumpUntil(nodes, [&] {
+      return nodes[0]->Last(Kind::kEndpointDown) != nullptr &&
+             nodes[1]->Last(Kind::kEndpointDown) != nullptr;
+    });
+    std::string other(5, '\0');
+    const uint64_t recv = nodes[2]->Recv(0, 1, &other);
+    nodes[0]->Send(2, 1, "other");
+    PumpUntil(nodes, [&] { return nodes[2]->done(recv); });
+    EXPECT_EQ(other, "other");
+  }
+}
+
+TEST_P(ShmTest, RefusesBadOptions) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"eager_max", "0"},    {"eager_max", "65537"}, {"eager_credits", "4097"},
+      {"max_inflight", "x"}, {"dir", "relative"},    {"dir", ""}};
+  for (const auto& [key, value] : bad) {
+    DomainConfig config = Config(0, 1);
+    config.options = {{key, value}};
+    EXPECT_TRUE(Is(transport().Open(config).status(), ErrorCode::kBadValue))
+        << key << "=" << value;
+  }
+  DomainConfig config = Config(0, 1);
+  config.options = {{"dir", "/nowhere/at/all"}};
+  auto domain = transport().Open(config).value();
+  const absl::Status status = domain->Listen().status();
+  EXPECT_TRUE(absl::StrContains(status.message(), "/nowhere/at/all")) << status;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, ShmTest, testing::Values(Case("plain", {})),
+                         TransportCase::Name);
+
+}  // namespace
+}  // namespace weft

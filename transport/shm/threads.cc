@@ -1,0 +1,150 @@
+// The two threads of a domain.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "transport/shm/domain.h"
+
+namespace weft_shm {
+namespace {
+
+// Strangers that may stand in the door at once; more wait outside.
+constexpr size_t kMaxVisits = 256;
+// After a failure of accept, such as that there is no descriptor left.
+constexpr uint64_t kDoorPauseNs = 100'000'000;
+// Between two attempts to get through a crowded door.
+constexpr uint64_t kKnockPauseNs = 1'000'000;
+
+int Milliseconds(uint64_t ns) {
+  return static_cast<int>(std::min<uint64_t>(ns / 1'000'000 + 1, 1u << 30));
+}
+
+}  // namespace
+
+void ShmDomain::RunBell() {
+  while (!stop_.load()) {
+    const uint32_t seen = bell_.rings();
+    bool any;
+    {
+      Locked lock(this);
+      any = ProgressAll();
+    }
+    if (any) {
+      std::this_thread::yield();  // who polls wants the lock too
+    } else if (!stop_.load()) {
+      bell_.Sleep(seen, kLongestSleepNs);
+    }
+  }
+}
+
+void ShmDomain::WakeSockets() {
+  const uint64_t one = 1;
+  while (write(wakeup_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+}
+
+// What to look at, and for how long at most: milliseconds, -1: for ever.
+int ShmDomain::Watch(std::vector<pollfd>* fds,
+                     std::vector<std::pair<Watched, uint64_t>>* what) {
+  const auto add = [&](int fd, Watched kind, uint64_t id) {
+    fds->push_back({fd, POLLIN, 0});
+    what->emplace_back(kind, id);
+  };
+  fds->clear();
+  what->clear();
+  add(wakeup_.get(), Watched::kWakeup, 0);
+  const uint64_t now = NowNs();
+  uint64_t until = UINT64_MAX;
+  Locked lock(this);
+  if (door_.has_value() && visits_.size() < kMaxVisits) {
+    if (door_opens_ <= now) {
+      add(door_->socket(), Watched::kDoor, 0);
+    } else {
+      until = door_opens_;
+    }
+  }
+  for (const Visit& visit : visits_) {
+    until = std::min(until, visit.deadline);
+    if (visit.connector && !visit.knocked) {
+      until = std::min(until, now + kKnockPauseNs);
+    } else {
+      add(visit.socket.get(), Watched::kVisit, visit.id);
+    }
+  }
+  for (const auto& [ep, connection] : endpoints_) {
+    if (!connection->down()) add(connection->socket(), Watched::kEndpoint, ep);
+  }
+  if (until == UINT64_MAX) return -1;
+  return until <= now ? 0 : Milliseconds(until - now);
+}
+
+void ShmDomain::RunSockets() {
+  std::vector<pollfd> fds;
+  std::vector<std::pair<Watched, uint64_t>> what;
+  while (!stop_.load()) {
+    const int timeout = Watch(&fds, &what);
+    if (poll(fds.data(), fds.size(), timeout) < 0) continue;
+    Locked lock(this);
+    for (size_t i = 0; i < fds.size(); ++i) {
+      if (fds[i].revents != 0) Look(what[i].first, what[i].second);
+    }
+    AdvanceVisits(std::nullopt);
+  }
+}
+
+// What was seen may have ended meanwhile: everything is found again by its id.
+void ShmDomain::Look(Watched what, uint64_t id) {
+  switch (what) {
+    case Watched::kWakeup: {
+      uint64_t count;
+      while (read(wakeup_.get(), &count, sizeof(count)) > 0) {
+      }
+      return;
+    }
+    case Watched::kDoor:
+      return AnswerDoor();
+    case Watched::kVisit:
+      return AdvanceVisits(id);
+    case Watched::kEndpoint:
+      return LookAtEndpoint(id);
+  }
+}
+
+void ShmDomain::AnswerDoor() {
+  while (door_.has_value() && visits_.size() < kMaxVisits) {
+    Fd socket(accept4(door_->socket(), nullptr, nullptr,
+                      SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN) {
+        weft_sdk::Host::Log(WEFT_LOG_WARNING, WithErrno("shm: accept"));
+        door_opens_ = NowNs() + kDoorPauseNs;
+      }
+      return;
+    }
+    if (!SameUser(socket)) continue;
+    Visit visit;
+    visit.id = ++last_id_;
+    visit.connector = false;
+    visit.socket = std::move(socket);
+    visit.deadline = NowNs() + timeout_ns_;
+    visits_.push_back(std::move(visit));
+  }
+}
+
+// After the handshake nobody writes to a socket: that it can be read is its
+// end.
+void ShmDomain::LookAtEndpoint(weft_endpoint ep) {
+  auto it = endpoints_.find(ep);
+  if (it == endpoints_.end() || it->second->down()) return;
+  char byte;
+  const ssize_t n = recv(it->second->socket(), &byte, 1, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  it->second->HungUp();
+}
+
+}  // namespace weft_shm
