@@ -1,6 +1,7 @@
 // The suite of every transport, and what processes of their own need: deaths,
 // strangers, and that nothing is left behind.
 #include <dirent.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -95,6 +96,7 @@ class OtherProcess {
     kill(pid_, SIGKILL);
     Join();
   }
+  void Stop() { kill(pid_, SIGSTOP); }
   void Join() {
     int status;
     waitpid(pid_, &status, 0);
@@ -246,6 +248,36 @@ TEST_P(ShmTest, APeerThatClosesIsNotLost) {
   EXPECT_EQ(Holdings(), before);
 }
 
+// A peer that does not answer does not keep this side from its end.
+TEST_P(ShmTest, AStoppedPeerIsNotWaitedForForEver) {
+  OtherProcess other([&](const std::string& address) {
+    auto node = Join(address);
+    while (true) node->Pump();
+  });
+  DomainConfig config = Config(1, 2);
+  config.peer_timeout_ms = 100;
+  auto node = Open(config);
+  other.Tell(node->domain().Listen().value());
+  PumpThese({node.get()}, [&] { return node->connected(0); });
+  other.Stop();
+  std::string into(9, '\0');
+  const uint64_t recv = node->Recv(0, 1, &into);
+  node->Close();
+  EXPECT_TRUE(Is(node->result(recv).status, ErrorCode::kCancelled));
+}
+
+// More than the ring of records holds, from a rank that does not poll.
+TEST_P(ShmTest, WhatHasNoRoomGoesOutWithoutAPoll) {
+  constexpr uint64_t kMany = 5000;
+  Nodes nodes = Mesh(2);
+  const std::string large = Pattern(1, 5000);
+  for (uint64_t tag = 1; tag <= kMany; ++tag) nodes[0]->Send(1, tag, large);
+  std::string into(large.size(), '\0');
+  const uint64_t recv = nodes[1]->Recv(0, kMany, &into);
+  PumpThese({nodes[1].get()}, [&] { return nodes[1]->done(recv); });
+  EXPECT_EQ(into, large);
+}
+
 // A listener that is killed before anybody came leaves no file either.
 TEST_P(ShmTest, AKilledListenerLeavesNoFile) {
   const Holdings before;
@@ -320,8 +352,13 @@ std::vector<char*> Segments() {
   return bases;
 }
 
-// Records that no peer would write, where its peer reads them.
-void WriteNonsense(char* segment, uint64_t seed) {
+// Records that no peer would write, where its peer reads them. Through a
+// mapping of its own, as what writes into the memory of another process would.
+void WriteNonsense(char* base, uint64_t seed) {
+  constexpr size_t kBytes = 8192;
+  void* copy = mremap(base, 0, kBytes, MREMAP_MAYMOVE);
+  ASSERT_NE(copy, MAP_FAILED);
+  char* segment = static_cast<char*>(copy);
   for (uint32_t i = 0; i < 8; ++i) {
     char* record = segment + 4096 + 64 * i;
     std::string bytes = Pattern(seed * 8 + i, 64);
@@ -338,6 +375,7 @@ void WriteNonsense(char* segment, uint64_t seed) {
     __atomic_store_n(reinterpret_cast<uint32_t*>(record + 4), i + 1,
                      __ATOMIC_RELEASE);
   }
+  munmap(copy, kBytes);
 }
 
 TEST_P(ShmTest, NonsenseEndsItsConnectionAndNothingElse) {
