@@ -10,9 +10,9 @@
 #include "compiler/boxing/boxing.h"
 #include "compiler/boxing/transfers.h"
 #include "compiler/collectives/collective.h"
+#include "core/base/channel_name.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
-#include "core/graph/channels.h"
 #include "core/ops/expr.h"
 
 namespace weft {

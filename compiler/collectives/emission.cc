@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/graph/channels.h"
+#include "core/base/channel_name.h"
 #include "core/ops/expr.h"
 
 namespace weft {

@@ -8,6 +8,7 @@
 #include "compiler/order/acts.h"
 #include "compiler/order/chains.h"
 #include "compiler/order/linear.h"
+#include "core/base/channel_name.h"
 #include "core/base/status_macros.h"
 
 namespace weft {
@@ -117,14 +118,12 @@ class Orderer {
     return channel.copies() == 1 && channel.tensor().dtype() != 0;
   }
 
-  // The collective that a channel belongs to (core/graph/channels.h): all that
+  // The collective that a channel belongs to: all that
   // its ranks agreed on. Empty: none.
   std::string CollectiveOf(const Work& end) const {
     if (end.kind != Kind::kPost && end.kind != Kind::kSend) return "";
-    const std::string& name = parts_.channels[end.channel].name();
-    return name.find('#') == std::string::npos
-               ? ""
-               : name.substr(0, name.rfind('/'));
+    const ChannelParts name = PartsOf(parts_.channels[end.channel].name());
+    return name.agreed.empty() ? "" : absl::StrCat(name.stem, "#", name.agreed);
   }
 
   void ScheduleReceives() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/channel_name.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/graph/rates.h"
@@ -27,17 +28,6 @@ struct End {
 
 // (sender, receiver, channel).
 using Key = std::tuple<int, int, std::string>;
-
-struct NameParts {
-  absl::string_view stem, agreed;
-};
-
-NameParts PartsOf(absl::string_view channel) {
-  const size_t hash = channel.rfind('#');
-  if (hash == absl::string_view::npos) return {channel, ""};
-  absl::string_view rest = channel.substr(hash + 1);
-  return {channel.substr(0, hash), rest.substr(0, rest.rfind('/'))};
-}
 
 class Matcher {
  public:
@@ -148,9 +138,9 @@ absl::Status Matcher::CheckPair(const std::string& channel, const End& send,
 // decided otherwise, which is seen in a channel of the same stem.
 absl::Status Matcher::Lonely(const std::string& channel, const End& end,
                              const Ends& others) const {
-  const NameParts mine = PartsOf(channel);
+  const ChannelParts mine = PartsOf(channel);
   for (const auto& [key, other] : others) {
-    const NameParts theirs = PartsOf(std::get<2>(key));
+    const ChannelParts theirs = PartsOf(std::get<2>(key));
     if (other.rank != end.peer || theirs.stem != mine.stem) continue;
     if (theirs.agreed == mine.agreed) continue;
     return Bad(
@@ -170,11 +160,6 @@ absl::Status Matcher::Lonely(const std::string& channel, const End& end,
 }
 
 }  // namespace
-
-std::string ChannelName(absl::string_view stem, absl::string_view agreed,
-                        absl::string_view part) {
-  return absl::StrCat(stem, "#", agreed, "/", part);
-}
 
 absl::Status MatchChannels(absl::Span<const Graph* const> ranks) {
   return Matcher(ranks).Run();

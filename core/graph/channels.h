@@ -5,31 +5,19 @@
 //
 //   WEFT_RETURN_IF_ERROR(MatchChannels({&graph_of_rank_0, &graph_of_rank_1}));
 //
-// Names are free text. Where both sides derive a name from the same decision,
-// it is STEM#AGREED/PART: `STEM` names the decision, `AGREED` spells out what
-// both must have decided equally, `PART` tells its channels apart. Ranks that
-// disagree then meet in no channel, and the error shows what each of them
-// decided:
-//
-//   ChannelName("fc1/grad", "all-reduce.sum.f32[8]", "0.2")
-//   // "fc1/grad#all-reduce.sum.f32[8]/0.2"
+// Ranks that derive a name from a decision of their own (core/base/
+// channel_name.h) and disagree meet in no channel, and the error shows what
+// each of them decided.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_CORE_GRAPH_CHANNELS_H_
 #define WEFT_CORE_GRAPH_CHANNELS_H_
 
-#include <string>
-
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/graph/graph.h"
 
 namespace weft {
-
-// Pre-condition: no '#' in `agreed` and `part`, no '/' in `part`.
-std::string ChannelName(absl::string_view stem, absl::string_view agreed,
-                        absl::string_view part);
 
 // Proves that every channel of a job has one Send and one Recv of one type and,
 // where a rank accumulates over micro-batches, of one rate. `ranks` by rank

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/channel_name.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/plan/plan.h"
@@ -170,20 +171,11 @@ class Joiner {
       const Channel* none = lacks_sender ? its.receiver : its.sender;
       if (end == nullptr || none != nullptr) continue;
       const auto mine = PartsOf(known->name()), theirs = PartsOf(end->name());
-      if (mine.first == theirs.first && mine.second != theirs.second) {
+      if (mine.stem == theirs.stem && mine.agreed != theirs.agreed) {
         return end;
       }
     }
     return nullptr;
-  }
-
-  // STEM and AGREED of a channel's name.
-  static std::pair<absl::string_view, absl::string_view> PartsOf(
-      absl::string_view name) {
-    const size_t hash = name.rfind('#');
-    if (hash == absl::string_view::npos) return {name, ""};
-    const absl::string_view rest = name.substr(hash + 1);
-    return {name.substr(0, hash), rest.substr(0, rest.rfind('/'))};
   }
 
   absl::Status CheckEnds(const Key& key, const Ends& ends) const {
@@ -205,7 +197,7 @@ class Joiner {
           ErrorCode::kPlansDiffer,
           absl::StrCat("channel '", stem, "': rank ", sends ? from : to,
                        " has '", agreed, "', rank ", sends ? to : from,
-                       " has '", PartsOf(other->name()).second, "'"));
+                       " has '", PartsOf(other->name()).agreed, "'"));
     }
     const auto text = [](const Channel* channel) {
       return channel == nullptr ? "nothing" : Describe(*channel);
