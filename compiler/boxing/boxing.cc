@@ -1,6 +1,5 @@
 #include "compiler/boxing/boxing.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -25,9 +24,7 @@ absl::Status Check(const Graph& graph, const Boxing& b, Value local,
         absl::StrCat("rank ", b.rank, " is not of mesh ", mesh.ToString()));
   }
   for (const NdSbp* sbp : {&b.from, &b.to}) {
-    const bool has_partial = std::any_of(sbp->begin(), sbp->end(),
-                                         [](Sbp s) { return s.is_partial(); });
-    if (!has_partial || CanReduce(whole.dtype)) continue;
+    if (!HasPartial(*sbp) || CanReduce(whole.dtype)) continue;
     return MakeError(ErrorCode::kBadValue,
                      absl::StrCat("nothing reduces ", DTypeName(whole.dtype),
                                   "; f32, f64, f16, bf16, i32, i64 have "

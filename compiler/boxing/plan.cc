@@ -407,6 +407,11 @@ double BoxingCosts::Seconds(const NdSbp& from, const NdSbp& to,
   return answer.ok() ? (*answer)->seconds : kNever;
 }
 
+bool HasPartial(const NdSbp& sbp) {
+  return std::any_of(sbp.begin(), sbp.end(),
+                     [](Sbp s) { return s.is_partial(); });
+}
+
 std::string Explain(const Mesh& mesh, const std::vector<BoxingStep>& steps) {
   std::string text;
   for (const BoxingStep& step : steps) {

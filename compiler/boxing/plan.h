@@ -139,6 +139,9 @@ class BoxingCosts {
       collectives_;
 };
 
+// Whether a member has but part of a reduction, on some axis.
+bool HasPartial(const NdSbp& sbp);
+
 // One line a step.
 std::string Explain(const Mesh& mesh, const std::vector<BoxingStep>& steps);
 

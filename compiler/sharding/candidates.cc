@@ -22,16 +22,6 @@ struct LocalOp {
   }
 };
 
-bool Cut(const std::vector<Sbp>& sbp, int parts,
-         std::vector<TensorType>* types) {
-  for (size_t i = 0; i < types->size(); ++i) {
-    absl::StatusOr<Shape> part = PartShape((*types)[i].shape, sbp[i], parts);
-    if (!part.ok()) return false;
-    (*types)[i].shape = *std::move(part);
-  }
-  return true;
-}
-
 double SecondsOf(const OpView& op, const ComputeRate& rate) {
   Cost cost;
   if (op.schema().cost != nullptr) {
@@ -219,8 +209,8 @@ std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
         absl::StatusOr<AttrMap> attrs = LocalAttrs(view, s, parts, 0);
         if (!attrs.ok()) continue;
         LocalOp local{*std::move(attrs), op.inputs, op.outputs};
-        if (!Cut(s.inputs, parts, &local.inputs) ||
-            !Cut(s.outputs, parts, &local.outputs)) {
+        if (!TakeParts(s.inputs, parts, &local.inputs).ok() ||
+            !TakeParts(s.outputs, parts, &local.outputs).ok()) {
           continue;
         }
         more.emplace_back(so_far, std::move(local));

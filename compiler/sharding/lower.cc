@@ -236,8 +236,8 @@ class Lowerer {
           LocalAttrs(OpView(node.schema(), node.name(), attrs, in, out),
                      signature, parts, at_[axis]));
       attrs = std::move(local);
-      WEFT_RETURN_IF_ERROR(Cut(signature.inputs, parts, &in));
-      WEFT_RETURN_IF_ERROR(Cut(signature.outputs, parts, &out));
+      WEFT_RETURN_IF_ERROR(TakeParts(signature.inputs, parts, &in));
+      WEFT_RETURN_IF_ERROR(TakeParts(signature.outputs, parts, &out));
     }
     return attrs;
   }
@@ -247,15 +247,6 @@ class Lowerer {
     for (const NdSbp& sbp : sharding.inputs) out.inputs.push_back(sbp[axis]);
     for (const NdSbp& sbp : sharding.outputs) out.outputs.push_back(sbp[axis]);
     return out;
-  }
-
-  static absl::Status Cut(const std::vector<Sbp>& sbp, int parts,
-                          std::vector<TensorType>* types) {
-    for (size_t i = 0; i < types->size(); ++i) {
-      WEFT_ASSIGN_OR_RETURN((*types)[i].shape,
-                            PartShape((*types)[i].shape, sbp[i], parts));
-    }
-    return absl::OkStatus();
   }
 
   // ---- one operand ----
@@ -334,11 +325,6 @@ class Lowerer {
       WEFT_RETURN_IF_ERROR(out_.SetAttr(id, "before", 1));
     }
     return boxed;
-  }
-
-  static bool HasPartial(const NdSbp& sbp) {
-    return std::any_of(sbp.begin(), sbp.end(),
-                       [](Sbp s) { return s.is_partial(); });
   }
 
   absl::StatusOr<int> StageOf(const Node& node) const {

@@ -145,12 +145,12 @@ class RandomChoice {
       AttrMap next = *LocalAttrs(local, way, parts, 0);
       for (size_t i = 0; i < in.size(); ++i) {
         choice.inputs[i].push_back(way.inputs[i]);
-        in[i].shape = *PartShape(in[i].shape, way.inputs[i], parts);
       }
       for (size_t o = 0; o < out.size(); ++o) {
         choice.outputs[o].push_back(way.outputs[o]);
-        out[o].shape = *PartShape(out[o].shape, way.outputs[o], parts);
       }
+      ASSERT_TRUE(TakeParts(way.inputs, parts, &in).ok());
+      ASSERT_TRUE(TakeParts(way.outputs, parts, &out).ok());
       attrs = std::move(next);
     }
   }

@@ -16,17 +16,6 @@ OpSignature AllBroadcast(const OpView& op) {
   return out;
 }
 
-// Of the operands or the results.
-bool TakeParts(absl::Span<const TensorType> whole, const std::vector<Sbp>& sbp,
-               int parts, std::vector<TensorType>* local) {
-  for (size_t i = 0; i < whole.size(); ++i) {
-    absl::StatusOr<Shape> part = PartShape(whole[i].shape, sbp[i], parts);
-    if (!part.ok()) return false;
-    local->push_back({whole[i].dtype, *std::move(part)});
-  }
-  return true;
-}
-
 bool HasSplit(const OpSignature& s) {
   const auto is_split = [](Sbp sbp) { return sbp.is_split(); };
   return std::any_of(s.inputs.begin(), s.inputs.end(), is_split) ||
@@ -37,9 +26,10 @@ bool HasSplit(const OpSignature& s) {
 // split it is the op itself.
 bool CanDo(const OpView& op, const OpSignature& signature, int parts) {
   if (!HasSplit(signature)) return true;
-  std::vector<TensorType> inputs, outputs;
-  if (!TakeParts(op.inputs(), signature.inputs, parts, &inputs) ||
-      !TakeParts(op.outputs(), signature.outputs, parts, &outputs)) {
+  std::vector<TensorType> inputs(op.inputs().begin(), op.inputs().end());
+  std::vector<TensorType> outputs(op.outputs().begin(), op.outputs().end());
+  if (!TakeParts(signature.inputs, parts, &inputs).ok() ||
+      !TakeParts(signature.outputs, parts, &outputs).ok()) {
     return false;
   }
   // Members differ in local attributes alone.
@@ -97,6 +87,15 @@ std::vector<OpSignature> SignaturesOf(const OpView& op, int parts,
     for (int g : groups) add(WithGroups(listed, g));
   }
   return out;
+}
+
+absl::Status TakeParts(absl::Span<const Sbp> sbp, int parts,
+                       std::vector<TensorType>* types) {
+  for (size_t i = 0; i < types->size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN((*types)[i].shape,
+                          PartShape((*types)[i].shape, sbp[i], parts));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<AttrMap> LocalAttrs(const OpView& op,

@@ -17,6 +17,7 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/mesh/sbp.h"
@@ -31,6 +32,12 @@ namespace weft {
 // Pre-condition: `op` has its outputs.
 std::vector<OpSignature> SignaturesOf(const OpView& op, int parts,
                                       absl::Span<const int> groups = {});
+
+// Types of operands or results become those of one member's parts.
+// kShapeMismatch as of PartShape; `types` is then unspecified. Pre-condition:
+// one sbp for each.
+absl::Status TakeParts(absl::Span<const Sbp> sbp, int parts,
+                       std::vector<TensorType>* types);
 
 // Attributes of the op that member `index` does on its parts. Pre-condition:
 // `signature` is one of SignaturesOf(op, parts, ..).
