@@ -27,6 +27,7 @@ def system_libs():
     pkg_config_repository(name = "cli11", apt = ["libcli11-dev"], plain = {"cli11": []}, headers = ["/usr/include/CLI/CLI.hpp"])
     pkg_config_repository(name = "dnnl", apt = ["libdnnl-dev"], plain = {"dnnl": ["-ldnnl"]}, headers = ["/usr/include/dnnl.hpp"])
     pkg_config_repository(name = "glog", apt = ["libgoogle-glog-dev"], modules = {"glog": ["libglog"]})
+    pkg_config_repository(name = "grpc", apt = ["libgrpc++-dev", "protobuf-compiler-grpc"], modules = {"grpc++": ["grpc++"]})
     pkg_config_repository(name = "gtest", apt = ["libgmock-dev"], modules = {"gtest": ["gmock"], "gtest_main": ["gmock_main"]})
     pkg_config_repository(name = "hwloc", apt = ["libhwloc-dev"], modules = {"hwloc": ["hwloc"]})
     pkg_config_repository(name = "json", apt = ["nlohmann-json3-dev"], plain = {"json": []}, headers = ["/usr/include/nlohmann/json.hpp"])

@@ -121,6 +121,10 @@ typedef struct weft_domain_config {
   uint32_t peer_timeout_ms; /* 0: as the plugin thinks best */
   uint32_t option_count;
   const weft_key_value* options; /* an unknown key is refused: WEFT_INVALID */
+  /* Of the job, at most 64 bytes, never sent or logged. A plugin of the level
+   * WEFT_SECURITY_JOB lets nobody in who cannot prove to have it. Empty: there
+   * is none. */
+  weft_string secret;
 } weft_domain_config;
 
 typedef struct weft_connect_options {

@@ -217,12 +217,14 @@ TEST(DomainTest, ConfigurationsAreHandedOver) {
   DomainConfig config = Config();
   config.notify_token = 5;
   config.plan_hash = 6;
+  config.secret = "hush";
   auto domain = transport.Open(config).value();
   EXPECT_EQ(script.config.rank, 1u);
   EXPECT_EQ(script.config.world, 4u);
   EXPECT_EQ(script.config.notify_token, 5u);
   EXPECT_EQ(script.config.plan_hash, 6u);
   EXPECT_EQ(script.config.option_count, 1u);
+  EXPECT_EQ(script.config.secret.size, 4u);
   script.code = WEFT_INVALID;
   ExpectCode(transport.Open(config).status(), ErrorCode::kBadValue,
              "transport fake, rank 1: domain_open refused its arguments (world "

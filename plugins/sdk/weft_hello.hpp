@@ -153,12 +153,14 @@ class Incarnations {
 // weft_domain_config, copied and checked.
 struct DomainConfig {
   static constexpr uint64_t kMaxJob = 128;
+  static constexpr uint64_t kMaxSecret = 64;
   static constexpr uint32_t kMaxOptions = 256;
 
   Hello hello;
   uint64_t notify_token = 0;
   uint32_t peer_timeout_ms = 0;
   std::vector<std::pair<std::string, std::string>> options;
+  std::string secret;
 
   // Throws Error(WEFT_INVALID).
   static DomainConfig Read(const weft_domain_config* in,
@@ -176,6 +178,13 @@ struct DomainConfig {
                                     " bytes; " + std::to_string(kMaxJob) +
                                     " are the most");
     }
+    if (raw.secret.size > kMaxSecret ||
+        (raw.secret.data == nullptr && raw.secret.size != 0)) {
+      throw Error(WEFT_INVALID, "a secret of " +
+                                    std::to_string(raw.secret.size) +
+                                    " bytes; " + std::to_string(kMaxSecret) +
+                                    " are the most");
+    }
     if (raw.option_count > kMaxOptions ||
         (raw.options == nullptr && raw.option_count != 0)) {
       throw Error(WEFT_INVALID, std::to_string(raw.option_count) + " options");
@@ -191,6 +200,7 @@ struct DomainConfig {
                     raw.plan_hash};
     config.notify_token = raw.notify_token;
     config.peer_timeout_ms = raw.peer_timeout_ms;
+    config.secret = std::string(View(raw.secret));
     for (uint32_t i = 0; i < raw.option_count; ++i) {
       config.options.emplace_back(View(raw.options[i].key),
                                   View(raw.options[i].value));

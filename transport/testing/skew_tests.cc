@@ -80,7 +80,8 @@ TEST_P(TransportTest, OlderHostsConfigurationsAreRead) {
   for (uint32_t size :
        {offsetof(weft_domain_config, job), offsetof(weft_domain_config, epoch),
         offsetof(weft_domain_config, notify_token),
-        offsetof(weft_domain_config, options)}) {
+        offsetof(weft_domain_config, options),
+        offsetof(weft_domain_config, secret)}) {
     Truncated<weft_domain_config> older(size, config);
     weft_status status = NewStatus();
     weft_domain* domain = nullptr;
