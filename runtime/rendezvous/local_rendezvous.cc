@@ -1,6 +1,7 @@
 #include "runtime/rendezvous/local_rendezvous.h"
 
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -53,8 +54,20 @@ absl::Status LocalRendezvous::MissingError(const std::string& key,
 
 void LocalRendezvous::Fail(uint32_t rank, const absl::Status& cause) {
   MutexLock lock(&mu_);
-  if (failure_.ok()) failure_ = Annotate(cause, absl::StrCat("rank ", rank));
+  if (!failure_.ok()) return;
+  failure_ = Annotate(cause, absl::StrCat("rank ", rank));
   changed_.NotifyAll();
+  for (const auto& [who, wake] : wakes_) wake();
+}
+
+void LocalRendezvous::SetWake(uint32_t rank, std::function<void()> wake) {
+  MutexLock lock(&mu_);
+  if (wake == nullptr) {
+    wakes_.erase(rank);
+    return;
+  }
+  if (!failure_.ok()) wake();
+  wakes_[rank] = std::move(wake);
 }
 
 absl::Status LocalRendezvous::failure() const {

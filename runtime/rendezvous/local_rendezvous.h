@@ -7,6 +7,7 @@
 #define WEFT_RUNTIME_RENDEZVOUS_LOCAL_RENDEZVOUS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ class LocalRendezvous : public Rendezvous {
       uint32_t rank, const std::string& key, const std::string& value) override;
   void Fail(uint32_t rank, const absl::Status& cause) override;
   absl::Status failure() const override;
+  absl::Status Verdict(uint32_t rank, const absl::Status& mine) override {
+    return mine;
+  }
+  void SetWake(uint32_t rank, std::function<void()> wake) override;
 
  private:
   struct Round {
@@ -43,6 +48,7 @@ class LocalRendezvous : public Rendezvous {
   mutable Mutex mu_;
   CondVar changed_;
   std::map<std::string, Round> rounds_ WEFT_GUARDED_BY(mu_);
+  std::map<uint32_t, std::function<void()>> wakes_ WEFT_GUARDED_BY(mu_);
   absl::Status failure_ WEFT_GUARDED_BY(mu_);
 };
 

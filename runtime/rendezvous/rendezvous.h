@@ -4,13 +4,15 @@
 //   WEFT_ASSIGN_OR_RETURN(std::vector<std::string> addresses,
 //                         rendezvous->AllGather(rank, "address", mine));
 //
-// A rank that gives up says so with Fail; then nobody waits for it any longer.
+// A rank that gives up says so with Fail; then nobody waits for it any longer,
+// and who waits elsewhere is woken.
 //
 // Threading: thread-safe.
 #ifndef WEFT_RUNTIME_RENDEZVOUS_RENDEZVOUS_H_
 #define WEFT_RUNTIME_RENDEZVOUS_RENDEZVOUS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,22 @@
 #include "absl/status/statusor.h"
 
 namespace weft::runtime {
+
+// Why a job ends.
+struct JobFailure {
+  uint32_t rank = 0;    // whose failure it is
+  absl::Status status;  // names the rank
+};
+
+// How far a rank is.
+struct RankProgress {
+  bool joined = false;
+  bool gone = false;  // said goodbye, or died
+  std::string host;
+  int64_t pid = 0;
+  uint64_t step = 0;
+  uint64_t acts = 0;
+};
 
 class Rendezvous {
  public:
@@ -36,6 +54,20 @@ class Rendezvous {
 
   // What the first rank failed with; OK where none has.
   virtual absl::Status failure() const = 0;
+
+  // How a rank ends that has failed with `mine`: with that or, where it only
+  // heard of another's failure, with what is known of the cause. May wait a
+  // moment for it. Pre-condition: Fail was called.
+  virtual absl::Status Verdict(uint32_t rank, const absl::Status& mine) = 0;
+
+  // Calls `wake`, from any thread, once there is a failure, and at once where
+  // there is one; it must not block or call back. Null takes it away: it is not
+  // called then any more. One for each rank.
+  virtual void SetWake(uint32_t rank, std::function<void()> wake) = 0;
+
+  // How far a rank is, for those who look at a job from outside.
+  virtual void Report(uint32_t /*rank*/, uint64_t /*step*/, uint64_t /*acts*/) {
+  }
 };
 
 }  // namespace weft::runtime
