@@ -254,9 +254,11 @@ typedef struct weft_transport_api {
   weft_code (*stats)(weft_domain* domain, weft_transport_stats* out,
                      weft_status* status);
 
-  /* Optional, all or none: memory that the peer of an endpoint sees. What a
-   * rank wrote there is visible to a peer once a message posted after the write
-   * has reached it. */
+  /* Optional, all or none: memory that the peer of an endpoint sees. Peers
+   * read; only the owner writes. What it wrote is visible to a peer once a
+   * message posted after the write has reached it; that a peer has read it,
+   * only a message of the peer tells. A plugin maps it so that a peer's write
+   * faults, where it can. */
   /* 11, 12. Zeroed, aligned to 64 bytes or more; at least one byte. It lasts
    * until its owner has freed it and the last peer has unmapped it. */
   weft_code (*mem_alloc_shared)(weft_domain* domain, uint64_t bytes,
@@ -269,9 +271,10 @@ typedef struct weft_transport_api {
   /* 14, 15. `ep` leads to the owner. The mapping survives the endpoint. A key
    * of another's, or one of memory that is freed, is WEFT_INVALID. */
   weft_code (*mem_map)(weft_domain* domain, weft_endpoint ep,
-                       const weft_blob* key, void** host, uint64_t* bytes,
+                       const weft_blob* key, const void** host, uint64_t* bytes,
                        weft_status* status);
-  weft_code (*mem_unmap)(weft_domain* domain, void* host, weft_status* status);
+  weft_code (*mem_unmap)(weft_domain* domain, const void* host,
+                         weft_status* status);
 } weft_transport_api;
 
 #ifdef __cplusplus

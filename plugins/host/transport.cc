@@ -369,7 +369,7 @@ absl::StatusOr<MappedMemory> Domain::Map(uint64_t endpoint,
   return memory;
 }
 
-absl::Status Domain::Unmap(void* host) {
+absl::Status Domain::Unmap(const void* host) {
   if (!info_.shared_memory) return Missing(*plugin_, "mem_unmap");
   weft_status status = NewStatus();
   const weft_code code = api_.mem_unmap(handle_, host, &status);

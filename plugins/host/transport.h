@@ -104,9 +104,9 @@ struct SharedMemory {
   uint64_t bytes = 0;
 };
 
-// Memory of a peer.
+// Memory of a peer, which alone writes it.
 struct MappedMemory {
-  void* host = nullptr;
+  const void* host = nullptr;
   uint64_t bytes = 0;
 };
 
@@ -182,14 +182,14 @@ class Domain {
   // Zeroes where the plugin does not count.
   absl::StatusOr<weft_transport_stats> Stats();
 
-  // Memory that peers map. Pre-condition of these: info().shared_memory, else
-  // kPluginAbi. A key may be sent to any peer; Map wants the endpoint that
-  // leads to the owner, and the mapping survives it.
+  // Memory that peers map, to read. Pre-condition of these:
+  // info().shared_memory, else kPluginAbi. A key may be sent to any peer; Map
+  // wants the endpoint that leads to the owner, and the mapping survives it.
   absl::StatusOr<SharedMemory> AllocShared(uint64_t bytes);
   absl::Status FreeShared(weft_mr mr);
   absl::StatusOr<std::string> PackShared(weft_mr mr);
   absl::StatusOr<MappedMemory> Map(uint64_t endpoint, absl::string_view key);
-  absl::Status Unmap(void* host);
+  absl::Status Unmap(const void* host);
 
   // Closes every endpoint, hands what is still to come to `sink`, and ends the
   // domain. kTransportFailed where shared memory is still allocated or mapped;

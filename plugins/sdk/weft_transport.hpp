@@ -102,8 +102,9 @@ class EventWriter {
   uint32_t count_ = 0;
 };
 
+// Memory of a peer: to read.
 struct SharedRegion {
-  void* host = nullptr;
+  const void* host = nullptr;
   uint64_t bytes = 0;
 };
 
@@ -140,7 +141,7 @@ class TransportDomain {
   virtual SharedRegion Map(weft_endpoint ep, std::string_view key) {
     throw None();
   }
-  virtual void Unmap(void* host) { throw None(); }
+  virtual void Unmap(const void* host) { throw None(); }
 
  private:
   static Error None() { return Error(WEFT_UNSUPPORTED, "no shared memory"); }
@@ -324,8 +325,8 @@ class TransportTables {
   }
 
   static weft_code MemMap(weft_domain* domain, weft_endpoint ep,
-                          const weft_blob* key, void** host, uint64_t* bytes,
-                          weft_status* status) {
+                          const weft_blob* key, const void** host,
+                          uint64_t* bytes, weft_status* status) {
     return Guard(status, [&] {
       const SharedRegion region =
           From(domain)->domain->Map(ep, Bytes(key, "the key"));
@@ -334,7 +335,7 @@ class TransportTables {
     });
   }
 
-  static weft_code MemUnmap(weft_domain* domain, void* host,
+  static weft_code MemUnmap(weft_domain* domain, const void* host,
                             weft_status* status) {
     return Guard(status, [&] { From(domain)->domain->Unmap(host); });
   }

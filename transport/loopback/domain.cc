@@ -277,7 +277,7 @@ weft_sdk::SharedRegion LoopbackDomain::Map(weft_endpoint ep,
   return {block->host, block->bytes};
 }
 
-void LoopbackDomain::Unmap(void* host) {
+void LoopbackDomain::Unmap(const void* host) {
   std::lock_guard<std::mutex> lock(mu_);
   auto it = mappings_.find(host);
   if (it == mappings_.end()) {

@@ -53,7 +53,7 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
   void FreeShared(weft_mr mr) override;
   std::string PackShared(weft_mr mr) override;
   weft_sdk::SharedRegion Map(weft_endpoint ep, std::string_view key) override;
-  void Unmap(void* host) override;
+  void Unmap(const void* host) override;
 
  private:
   enum class State { kOpen, kLost, kClosing };
@@ -96,7 +96,7 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
   weft_sdk::Incarnations seen_;
   std::unordered_map<weft_endpoint, Link> links_;
   std::map<weft_mr, std::shared_ptr<Block>> blocks_;
-  std::map<void*, Mapping> mappings_;
+  std::map<const void*, Mapping> mappings_;
 };
 
 }  // namespace weft_loopback

@@ -33,11 +33,10 @@ bool LooksLikeMemory(const std::string& path) {
 
 Block::Block(const std::string& token, uint64_t id, uint64_t bytes)
     : bytes_(bytes),
-      fd_(NewSealed(kWhat, WithPages(bytes))),
-      mapping_(MapSealed(fd_, WithPages(bytes))),
-      name_{static_cast<uint64_t>(getpid()), static_cast<uint64_t>(fd_.get()),
-            token, id} {
-  BlockPage& page = *mapping_.At<BlockPage>(0);
+      own_(NewOwn(kWhat, WithPages(bytes))),
+      name_{static_cast<uint64_t>(getpid()),
+            static_cast<uint64_t>(own_.fd.get()), token, id} {
+  BlockPage& page = *own_.mapping.At<BlockPage>(0);
   std::memcpy(page.token, token.data(), kTokenChars);
   page.id = id;
   page.bytes = bytes;
@@ -47,11 +46,11 @@ Mapped::Mapped(const DoorName& name) {
   const weft_sdk::Error none(WEFT_INVALID,
                              "the memory of this key is not there (any more)");
   if (!LooksLikeMemory(name.path())) throw none;
-  const Fd fd(open(name.path().c_str(), O_RDWR | O_CLOEXEC));
+  const Fd fd(open(name.path().c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) throw none;
   const uint64_t all = SealedBytes(fd);
   if (all < kPage) throw none;
-  mapping_ = MapSealed(fd, all);
+  mapping_ = MapToRead(fd, all);
   const BlockPage& page = *mapping_.At<BlockPage>(0);
   bytes_ = page.bytes;
   if (page.freed.load() != 0 || page.id != name.id || bytes_ == 0 ||

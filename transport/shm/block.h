@@ -7,6 +7,9 @@
 //   page 0         who made it: token, id, bytes; and whether it is freed
 //   page 1 ...     the bytes, zeroed
 //
+// The owner alone can write either: a write of a peer to what it mapped is a
+// fault (SIGSEGV), and the kernel lets it map nothing else.
+//
 // Threading: thread-compatible. The memory lasts until the last mapping ends.
 #ifndef WEFT_TRANSPORT_SHM_BLOCK_H_
 #define WEFT_TRANSPORT_SHM_BLOCK_H_
@@ -33,16 +36,15 @@ class Block {
   // Throws weft_sdk::Error(WEFT_OOM).
   Block(const std::string& token, uint64_t id, uint64_t bytes);
   // Mapped no more from now on.
-  ~Block() { mapping_.At<BlockPage>(0)->freed.store(1); }
+  ~Block() { own_.mapping.At<BlockPage>(0)->freed.store(1); }
 
-  void* host() const { return mapping_.base() + kPage; }
+  void* host() const { return own_.mapping.base() + kPage; }
   uint64_t bytes() const { return bytes_; }
   const DoorName& name() const { return name_; }
 
  private:
   const uint64_t bytes_;
-  Fd fd_;
-  Mapping mapping_;
+  Own own_;
   DoorName name_;
 };
 
@@ -51,7 +53,7 @@ class Mapped {
   // Throws weft_sdk::Error(WEFT_INVALID) where nothing of that name is there.
   explicit Mapped(const DoorName& name);
 
-  void* host() const { return mapping_.base() + kPage; }
+  const void* host() const { return mapping_.base() + kPage; }
   uint64_t bytes() const { return bytes_; }
 
  private:

@@ -289,7 +289,7 @@ weft_sdk::SharedRegion ShmDomain::Map(weft_endpoint ep, std::string_view key) {
   return region;
 }
 
-void ShmDomain::Unmap(void* host) {
+void ShmDomain::Unmap(const void* host) {
   Locked lock(this);
   if (mappings_.erase(host) == 0) {
     throw Error(WEFT_INVALID, "nothing is mapped there");

@@ -62,7 +62,7 @@ class ShmDomain : public weft_sdk::TransportDomain {
   void FreeShared(weft_mr mr) override;
   std::string PackShared(weft_mr mr) override;
   weft_sdk::SharedRegion Map(weft_endpoint ep, std::string_view key) override;
-  void Unmap(void* host) override;
+  void Unmap(const void* host) override;
 
  private:
   // A socket that is no connection yet.
@@ -147,7 +147,7 @@ class ShmDomain : public weft_sdk::TransportDomain {
   std::unordered_map<weft_endpoint, std::unique_ptr<Connection>> endpoints_;
   std::vector<Connection*> live_;
   std::map<weft_mr, std::unique_ptr<Block>> blocks_;
-  std::map<void*, std::unique_ptr<Mapped>> mappings_;
+  std::map<const void*, std::unique_ptr<Mapped>> mappings_;
 
   std::thread bell_thread_;
   std::thread socket_thread_;

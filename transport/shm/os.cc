@@ -35,6 +35,40 @@ void CheckPhysical(const std::string& what, uint64_t bytes) {
                             " bytes are more than this machine has");
 }
 
+// All pages are there; no seals.
+Fd NewMemory(const std::string& name, uint64_t bytes) {
+  CheckPhysical(name, bytes);
+  Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) ThrowErrno(name + ": memfd_create");
+  int failed;
+  do {
+    failed = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0) {
+    ThrowErrno(name + ": " + std::to_string(bytes) + " bytes");
+  }
+  return fd;
+}
+
+void Seal(const std::string& name, const Fd& fd, int seals) {
+  if (fcntl(fd.get(), F_ADD_SEALS, seals | F_SEAL_SEAL) != 0) {
+    ThrowErrno(name + ": F_ADD_SEALS");
+  }
+}
+
+Mapping Map(const Fd& fd, uint64_t bytes, int protection) {
+  void* base = mmap(nullptr, bytes, protection, MAP_SHARED, fd.get(), 0);
+  if (base == MAP_FAILED) ThrowErrno("mmap");
+  return Mapping(base, bytes);
+}
+
+void CheckSize(const Fd& fd, uint64_t bytes) {
+  const uint64_t has = SealedBytes(fd);
+  if (has == bytes) return;
+  throw Error(WEFT_INVALID, "shared memory of " + std::to_string(has) +
+                                " bytes instead of " + std::to_string(bytes));
+}
+
 }  // namespace
 
 Fd::~Fd() {
@@ -47,20 +81,18 @@ Mapping::~Mapping() {
 
 Fd NewSealed(const char* what, uint64_t bytes) {
   const std::string name = std::string("weft ") + what;
-  CheckPhysical(name, bytes);
-  Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) ThrowErrno(name + ": memfd_create");
-  int failed;
-  do {
-    failed = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (failed != 0 && errno == EINTR);
-  if (failed != 0) {
-    ThrowErrno(name + ": " + std::to_string(bytes) + " bytes");
-  }
-  if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
-    ThrowErrno(name + ": F_ADD_SEALS");
-  }
+  Fd fd = NewMemory(name, bytes);
+  Seal(name, fd, kSizeSeals);
   return fd;
+}
+
+Own NewOwn(const char* what, uint64_t bytes) {
+  const std::string name = std::string("weft ") + what;
+  Own own{NewMemory(name, bytes), {}};
+  own.mapping = Map(own.fd, bytes, PROT_READ | PROT_WRITE);
+  // What is mapped already stays writable.
+  Seal(name, own.fd, kSizeSeals | F_SEAL_FUTURE_WRITE);
+  return own;
 }
 
 uint64_t SealedBytes(const Fd& fd) {
@@ -74,15 +106,13 @@ uint64_t SealedBytes(const Fd& fd) {
 }
 
 Mapping MapSealed(const Fd& fd, uint64_t bytes) {
-  const uint64_t has = SealedBytes(fd);
-  if (has != bytes) {
-    throw Error(WEFT_INVALID, "shared memory of " + std::to_string(has) +
-                                  " bytes instead of " + std::to_string(bytes));
-  }
-  void* base =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (base == MAP_FAILED) ThrowErrno("mmap");
-  return Mapping(base, bytes);
+  CheckSize(fd, bytes);
+  return Map(fd, bytes, PROT_READ | PROT_WRITE);
+}
+
+Mapping MapToRead(const Fd& fd, uint64_t bytes) {
+  CheckSize(fd, bytes);
+  return Map(fd, bytes, PROT_READ);
 }
 
 std::string WithErrno(const std::string& what) {

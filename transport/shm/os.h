@@ -2,10 +2,13 @@
 //
 //   Fd memory = NewSealed("segment", bytes);   // throws weft_sdk::Error
 //   Mapping mapping = MapSealed(memory, bytes);
+//   Own own = NewOwn("memory", bytes);         // writable here, nowhere else
+//   Mapping theirs = MapToRead(fd, SealedBytes(fd));
 //
-// Memory that NewSealed made keeps its size for ever, and every page of it
-// exists, so no access can raise a signal. MapSealed believes nobody: it asks
-// the kernel for size and seals.
+// Memory that NewSealed or NewOwn made keeps its size for ever, and every page
+// of it exists, so no access can raise a signal but a write to what is mapped
+// to read. MapSealed and MapToRead believe nobody: they ask the kernel for size
+// and seals.
 //
 // Threading: values. Depends on Linux.
 #ifndef WEFT_TRANSPORT_SHM_OS_H_
@@ -62,8 +65,17 @@ class Mapping {
 
 // Zeroed memory without a name. WEFT_OOM where the machine has not so much.
 Fd NewSealed(const char* what, uint64_t bytes);
+// The same, but once this has it mapped, nobody can map it to write any more,
+// nor write to it in another way.
+struct Own {
+  Fd fd;
+  Mapping mapping;
+};
+Own NewOwn(const char* what, uint64_t bytes);
 // WEFT_INVALID where `fd` is not sealed memory of that size.
 Mapping MapSealed(const Fd& fd, uint64_t bytes);
+// `fd` need not be writable.
+Mapping MapToRead(const Fd& fd, uint64_t bytes);
 // Of sealed memory; throws where it is none.
 uint64_t SealedBytes(const Fd& fd);
 

@@ -1,6 +1,7 @@
 // The suite of every transport, and what processes of their own need: deaths,
 // strangers, and that nothing is left behind.
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -184,12 +185,47 @@ TEST_P(ShmTest, AKilledPeerIsReportedAndLeavesNothing) {
       EXPECT_TRUE(Is(node->result(cookie).status, ErrorCode::kPeerLost));
     }
     EXPECT_EQ(node->outstanding(), 0u);
-    EXPECT_EQ(std::string(static_cast<char*>(mapped.host), 5000),
+    EXPECT_EQ(std::string(static_cast<const char*>(mapped.host), 5000),
               std::string(5000, 'm'))
         << "what is mapped outlives its owner";
     EXPECT_TRUE(node->domain().Unmap(mapped.host).ok());
   }
   EXPECT_EQ(Holdings(), before);
+}
+
+TEST_P(ShmTest, OnlyTheOwnerWritesWhatPeersMap) {
+  Nodes nodes = Mesh(2);
+  const SharedMemory memory = nodes[1]->domain().AllocShared(100).value();
+  const std::string key = nodes[1]->domain().PackShared(memory.mr).value();
+  const MappedMemory mapped =
+      nodes[0]->domain().Map(nodes[0]->to(1), key).value();
+  static_cast<char*>(memory.host)[99] = 'x';
+  EXPECT_EQ(static_cast<const char*>(mapped.host)[99], 'x');
+  const pid_t writer = fork();
+  if (writer == 0) {
+    signal(SIGSEGV, SIG_DFL);  // a sanitizer has its own
+    const_cast<volatile char*>(static_cast<const char*>(mapped.host))[99] = 'y';
+    _exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(writer, &status, 0), writer);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+  // Nor by another way: "shm memory PID FD ...".
+  const std::vector<std::string> words = absl::StrSplit(key, ' ');
+  ASSERT_GE(words.size(), 4u);
+  const std::string path = absl::StrCat("/proc/", words[2], "/fd/", words[3]);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0) << path;
+  EXPECT_EQ(mmap(nullptr, 100, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+            MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(pwrite(fd, "y", 1, 4096 + 99), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(ftruncate(fd, 0), -1);
+  close(fd);
+  EXPECT_EQ(static_cast<char*>(memory.host)[99], 'x');
+  EXPECT_TRUE(nodes[0]->domain().Unmap(mapped.host).ok());
+  EXPECT_TRUE(nodes[1]->domain().FreeShared(memory.mr).ok());
 }
 
 // A rank that was killed comes back as what it was not before.
