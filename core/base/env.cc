@@ -11,10 +11,22 @@ namespace weft {
 
 const std::vector<WeftVariable>& WeftVariables() {
   static const auto* table = new std::vector<WeftVariable>{
+      {"WEFT_COORDINATOR", "set by weft run: where the ranks of a job meet",
+       ""},
       {"WEFT_DEVICES", "device of the job, as its field devices", "devices"},
+      {"WEFT_ERROR_FILE", "set by weft run: where a rank says how it failed",
+       ""},
+      {"WEFT_JOIN_RUN", "set by weft run: the run directory of the job", ""},
+      {"WEFT_LAUNCHER",
+       "what started the ranks: auto, env, mpi, slurm or none, as --launcher",
+       ""},
       {"WEFT_NO_INSTALL", "./bazelw: never install packages", ""},
       {"WEFT_PLUGIN_PATH", "directories of plugins, absolute, ':' between", ""},
       {"WEFT_RUNS_DIR", "where run directories are made; default ./runs", ""},
+      {"WEFT_SECRET_FD", "set by weft run: descriptor of the job's secret", ""},
+      {"WEFT_SECRET_FILE",
+       "file with the job's secret, of mode 0600, for ranks on several hosts",
+       ""},
       {"WEFT_SEED", "seed of the job, as its field seed", "seed"},
       {"WEFT_THREADS", "threads of a rank, as runtime.threads",
        "runtime.threads"},

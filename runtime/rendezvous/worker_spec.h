@@ -5,7 +5,7 @@
 //                         WorkerSpecFrom(Environment::FromProcess(), flags));
 //   LOG(INFO) << Describe(spec);
 //   if (spec.ranks == 1) return TrainAlone();
-//   WEFT_ASSIGN_OR_RETURN(std::string secret, ReadJobSecret(RealOs(), spec));
+//   WEFT_ASSIGN_OR_RETURN(std::string secret, ReadJobSecret(spec));
 //
 // The first complete set wins:
 //   1. flags                      --rank --ranks --coordinator ...
@@ -31,12 +31,10 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/base/env.h"
-#include "core/base/os.h"
 
 namespace weft::runtime {
 
@@ -88,20 +86,8 @@ std::string Describe(const WorkerSpec& spec);
 // Of `cores` cores of this host, those of one rank: at least 1.
 uint32_t ThreadsPerRank(uint32_t cores, const WorkerSpec& spec);
 
-// From spec.secret_fd, which is closed, or spec.secret_file. Empty where there
-// is neither. kBadLaunch: it cannot be read, is too short, or is a file that
-// others may read.
-absl::StatusOr<std::string> ReadJobSecret(Os& os, const WorkerSpec& spec);
-
-// A secret for a new job: 32 random bytes as hex.
-absl::StatusOr<std::string> NewJobSecret(Os& os);
-
 // Whether `host` (a name or an address) means the machine itself.
 bool IsLoopback(absl::string_view host);
-
-// "node[1-3,07],gpu-a" -> node1 node2 node3 node07 gpu-a. Several brackets in
-// a name combine. kBadLaunch for what does not parse or names more than 65536.
-absl::StatusOr<std::vector<std::string>> ParseHostList(absl::string_view text);
 
 }  // namespace weft::runtime
 
