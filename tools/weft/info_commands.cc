@@ -14,8 +14,10 @@
 #include "plugins/host/transport.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/pool/cores.h"
+#include "runtime/rendezvous/worker_spec.h"
 #include "tools/weft/commands.h"
 #include "tools/weft/devices.h"
+#include "tools/weft/launcher_flags.h"
 
 namespace weft {
 namespace {
@@ -166,11 +168,26 @@ absl::Status Doctor(const CommandContext& context) {
   return first;
 }
 
-void ListEnvironment() {
+void ListVariables(const Environment& env) {
   for (const WeftVariable& v : WeftVariables()) {
-    std::printf("%-18s %s\n", std::string(v.name).c_str(),
+    // Which are set: a forgotten one explains much.
+    const bool set = env.Get(std::string(v.name)).has_value();
+    std::printf("%c %-18s %s\n", set ? '*' : ' ', std::string(v.name).c_str(),
                 std::string(v.help).c_str());
   }
+}
+
+// What a rank that was started like this command would be.
+absl::Status ShowEnvironment(const CommandContext& context,
+                             const runtime::LauncherFlags& flags) {
+  ListVariables(context.env);
+  WEFT_ASSIGN_OR_RETURN(runtime::WorkerSpec spec,
+                        runtime::WorkerSpecFrom(context.env, flags));
+  const uint32_t cores = runtime::AvailableCores(RealOs());
+  std::printf("this process: %s; threads %u of %u cores\n",
+              runtime::Describe(spec).c_str(),
+              runtime::ThreadsPerRank(cores, spec), cores);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -200,12 +217,14 @@ void AddInfoCommands(CommandLine* line, CommandContext* context) {
 
   line->Add("doctor", "Checks plugins, directories and data.", "weft doctor")
       ->Run([context] { return Doctor(*context); });
-  line->Add("env", "Lists the environment variables that Weft reads.",
-            "weft env")
-      ->Run([] {
-        ListEnvironment();
-        return absl::OkStatus();
-      });
+  auto flags = std::make_shared<runtime::LauncherFlags>();
+  Command* env = line->Add(
+      "env",
+      "Lists the environment variables that Weft reads, and says of which job "
+      "this process is a rank.",
+      "mpirun -n 2 weft env");
+  AddLauncherFlags(env, flags.get());
+  env->Run([context, flags] { return ShowEnvironment(*context, *flags); });
 }
 
 }  // namespace weft
