@@ -104,7 +104,7 @@ class Ranks {
       runtime::SessionOptions options;
       options.spin_ns = SpinNs(static_cast<size_t>(ranks));
       options.wire.emplace();
-      options.wire->transport = &transport;
+      options.wire->transports = {{&transport, {}}};
       options.wire->rendezvous = &meeting_;
       options.wire->config.rank = static_cast<uint32_t>(r);
       options.wire->config.world = static_cast<uint32_t>(ranks);

@@ -55,8 +55,11 @@ uint64_t Session::Impl::SpinNs() const {
   // of one process have at least one busy worker each, on the same cores.
   const size_t cores = AvailableCores(RealOs());
   size_t busy = threads.size();
-  if (options.wire.has_value() && options.wire->transport->info().in_process) {
-    busy = std::max<size_t>(busy, options.wire->config.world);
+  if (options.wire.has_value()) {
+    for (const WireTransport& by : options.wire->transports) {
+      if (!by.transport->info().in_process) continue;
+      busy = std::max<size_t>(busy, options.wire->config.world);
+    }
   }
   return cores == 1 || busy > cores ? 0 : 20'000;
 }

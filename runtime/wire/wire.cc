@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/plan/actor_spec.h"
+#include "runtime/wire/offers.h"
 
 namespace weft::runtime {
 namespace {
@@ -75,7 +76,7 @@ absl::Status ProgramWire::Credit(const Message& message) {
             channel.id,     message.sequence, wire_.epoch_};
   }
   ++owed.count;
-  if (channel.bytes > wire_.domain_->info().eager_max ||
+  if (channel.bytes > channel.eager_max ||
       owed.count >= channel.copies / kCreditPart) {
     return SendCredits(&channel);
   }
@@ -125,9 +126,7 @@ absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
 bool ProgramWire::Hold(uint32_t c, absl::Span<const Message> messages) {
   Channel& channel = channels_[c];
   // Small ones were copied when they were posted.
-  if (!channel.queued && channel.bytes <= wire_.domain_->info().eager_max) {
-    return false;
-  }
+  if (!channel.queued && channel.bytes <= channel.eager_max) return false;
   Sent& sent = channel.sent.back();
   sent.hold = ++holds_;
   outstanding_.insert(sent.hold);
@@ -139,51 +138,139 @@ bool ProgramWire::Hold(uint32_t c, absl::Span<const Message> messages) {
 
 // ---- Connecting -------------------------------------------------------------
 
-Wire::Wire(const WireOptions& options, std::unique_ptr<Domain> domain)
+Wire::Wire(const WireOptions& options)
     : rank_(options.config.rank),
       ranks_(options.config.world),
       epoch_(static_cast<uint32_t>(options.config.epoch)),
-      rendezvous_(*options.rendezvous),
-      domain_(std::move(domain)) {}
-
-absl::StatusOr<std::unique_ptr<Wire>> Wire::Connect(const WireOptions& options,
-                                                    uint64_t token) {
-  DomainConfig config = options.config;
-  config.notify_token = token;
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Domain> domain,
-                        options.transport->Open(config));
-  std::unique_ptr<Wire> wire(new Wire(options, std::move(domain)));
-  absl::Status connected = wire->ConnectAll(options);
-  if (!connected.ok()) {
-    options.rendezvous->Fail(config.rank, connected);
-    return connected;
-  }
-  return wire;
-}
-
-absl::Status Wire::ConnectAll(const WireOptions& options) {
-  const uint64_t until = NowNs() + options.connect_ns;
-  WEFT_RETURN_IF_ERROR(CheckLimits());
-  WEFT_ASSIGN_OR_RETURN(std::string address, domain_->Listen());
-  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> addresses,
-                        rendezvous_.AllGather(rank_, "wire/address", address));
+      rendezvous_(*options.rendezvous) {
   for (uint32_t r = 0; r < ranks_; ++r) {
     if (r == rank_) continue;
     links_.emplace_back();
     links_.back().rank = r;
   }
-  for (uint32_t r = rank_ + 1; r < ranks_; ++r) {
+}
+
+absl::StatusOr<std::unique_ptr<Wire>> Wire::Connect(const WireOptions& options,
+                                                    uint64_t token) {
+  std::unique_ptr<Wire> wire(new Wire(options));
+  absl::Status connected = wire->OpenDomains(options, token);
+  if (connected.ok()) connected = wire->ConnectAll(options);
+  if (!connected.ok()) {
+    options.rendezvous->Fail(options.config.rank, connected);
+    return connected;
+  }
+  return wire;
+}
+
+absl::Status Wire::OpenDomains(const WireOptions& options, uint64_t token) {
+  DomainConfig config = options.config;
+  config.notify_token = token;
+  for (const WireTransport& from : options.transports) {
+    config.options = from.options;
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Domain> domain,
+                          from.transport->Open(config));
+    domains_.push_back(std::move(domain));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Wire::ConnectAll(const WireOptions& options) {
+  std::vector<size_t> theirs;
+  WEFT_RETURN_IF_ERROR(ChooseDomains(&theirs));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<std::string>> addresses,
+                        Listen());
+  const uint64_t until = NowNs() + options.connect_ns;
+  for (Link& link : links_) {
+    const uint32_t r = link.rank;
+    if (r < rank_) continue;
+    if (theirs[r] >= addresses[r].size()) {
+      return MakeError(ErrorCode::kTransportFailed,
+                       absl::StrCat("rank ", r, " gave no address for '",
+                                    link.domain->info().name, "'"));
+    }
     WEFT_RETURN_IF_ERROR(
-        domain_->Connect(r, addresses[r], /*cookie=*/r).status());
+        link.domain->Connect(r, addresses[r][theirs[r]], /*cookie=*/r)
+            .status());
   }
   WEFT_RETURN_IF_ERROR(AwaitLinks(until));
   // Nobody sends before all have posted the receives of frames.
   return rendezvous_.AllGather(rank_, "wire/connected", "").status();
 }
 
+absl::Status Wire::ChooseDomains(std::vector<size_t>* theirs) {
+  std::vector<TransportOffer> mine;
+  for (const std::unique_ptr<Domain>& domain : domains_) {
+    mine.push_back({domain->info().name, domain->info().locality});
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<std::string> texts,
+      rendezvous_.AllGather(rank_, "wire/offers", OffersText(mine)));
+  theirs->assign(ranks_, 0);
+  for (Link& link : links_) {
+    const uint32_t r = link.rank;
+    WEFT_ASSIGN_OR_RETURN(const std::vector<TransportOffer> other,
+                          ParseOffers(texts[r]));
+    // Both take what is best for the lower rank.
+    std::pair<size_t, size_t> chosen;
+    if (rank_ < r) {
+      WEFT_ASSIGN_OR_RETURN(chosen, ChooseOffers(rank_, mine, r, other));
+    } else {
+      WEFT_ASSIGN_OR_RETURN(chosen, ChooseOffers(r, other, rank_, mine));
+      std::swap(chosen.first, chosen.second);
+    }
+    link.domain = domains_[chosen.first].get();
+    (*theirs)[r] = chosen.second;
+  }
+  for (std::unique_ptr<Domain>& domain : domains_) {
+    if (!Uses(domain.get())) domain.reset();
+  }
+  return absl::OkStatus();
+}
+
+bool Wire::Uses(const Domain* domain) const {
+  return std::any_of(links_.begin(), links_.end(), [domain](const Link& link) {
+    return link.domain == domain;
+  });
+}
+
+absl::StatusOr<std::vector<std::vector<std::string>>> Wire::Listen() {
+  std::vector<std::string> mine;
+  for (const std::unique_ptr<Domain>& domain : domains_) {
+    mine.emplace_back();
+    if (domain == nullptr) continue;
+    WEFT_RETURN_IF_ERROR(CheckLimits(domain->info()));
+    WEFT_ASSIGN_OR_RETURN(mine.back(), domain->Listen());
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<std::string> texts,
+      rendezvous_.AllGather(rank_, "wire/address", JoinFields(mine)));
+  std::vector<std::vector<std::string>> addresses;
+  for (const std::string& text : texts) {
+    WEFT_ASSIGN_OR_RETURN(std::vector<std::string> fields, SplitFields(text));
+    addresses.push_back(std::move(fields));
+  }
+  return addresses;
+}
+
+std::string Wire::Describe() const {
+  std::vector<std::string> parts;
+  for (const std::unique_ptr<Domain>& domain : domains_) {
+    std::vector<uint32_t> ranks;
+    for (const Link& link : links_) {
+      if (domain != nullptr && link.domain == domain.get()) {
+        ranks.push_back(link.rank);
+      }
+    }
+    if (ranks.empty()) continue;
+    parts.push_back(absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                                 absl::StrJoin(ranks, ", "), " by ",
+                                 domain->info().name));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
 // Frames and last words lie on the stack of who posts them.
-absl::Status Wire::CheckLimits() const {
-  const TransportInfo& info = domain_->info();
+absl::Status Wire::CheckLimits(const TransportInfo& info) const {
   if (info.eager_max >= sizeof(LastWords) && info.max_inflight > kOwnRecvs) {
     return absl::OkStatus();
   }
@@ -212,17 +299,13 @@ absl::Status Wire::AwaitLinks(uint64_t until) {
           absl::StrCat("rank ", rank_, " could not connect with ",
                        "these ranks in time: ", absl::StrJoin(missing, ", ")));
     }
-    if (domain_->has_wait()) {
-      WEFT_RETURN_IF_ERROR(domain_->Wait(kLookNs).status());
-    } else {
-      std::this_thread::sleep_for(std::chrono::nanoseconds(kLookNs));
-    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kLookNs));
   }
 }
 
-absl::Status Wire::OpenLink(const TransportEvent& event) {
+absl::Status Wire::OpenLink(Domain* domain, const TransportEvent& event) {
   Link* link = LinkOfRank(event.rank);
-  if (link == nullptr || link->up) {
+  if (link == nullptr || link->up || link->domain != domain) {
     return MakeError(ErrorCode::kTransportFailed,
                      absl::StrCat("rank ", rank_, ": a connection with rank ",
                                   event.rank, " that nobody wants"));
@@ -230,7 +313,7 @@ absl::Status Wire::OpenLink(const TransportEvent& event) {
   link->endpoint = event.endpoint;
   link->up = true;
   const uint32_t slots =
-      std::max(1u, std::min(kMaxFrames, domain_->info().max_inflight / 4));
+      std::max(1u, std::min(kMaxFrames, domain->info().max_inflight / 4));
   link->frames.resize(slots);
   link->receives = slots + 1;  // and the last words
   for (uint32_t s = 0; s < slots; ++s) {
@@ -284,6 +367,7 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     channel.copies = from.copies();
     channel.receives = from.receives();
     channel.link = LinkIndex(from.peer());
+    channel.eager_max = links_[channel.link].domain->info().eager_max;
     if (channel.receives) links_[channel.link].receives += channel.copies;
     program->channels_.push_back(std::move(channel));
   }
@@ -307,15 +391,15 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
 // A receive that had to wait for another to complete could wait for ever: what
 // completes the other may need what this one is for.
 absl::Status Wire::CheckReceives() const {
-  const uint64_t most = domain_->info().max_inflight;
   for (const Link& link : links_) {
+    const TransportInfo& info = link.domain->info();
+    const uint64_t most = info.max_inflight;
     if (link.receives <= most) continue;
-    return MakeError(
-        ErrorCode::kTransportFailed,
-        absl::StrCat("rank ", rank_, " may have ", link.receives,
-                     " receives from rank ", link.rank,
-                     " under way at once, transport '", domain_->info().name,
-                     "' takes ", most, " of a connection"));
+    return MakeError(ErrorCode::kTransportFailed,
+                     absl::StrCat("rank ", rank_, " may have ", link.receives,
+                                  " receives from rank ", link.rank,
+                                  " under way at once, transport '", info.name,
+                                  "' takes ", most, " of a connection"));
   }
   return absl::OkStatus();
 }
@@ -326,11 +410,11 @@ absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
   absl::StatusOr<bool> posted;
   if (op.send) {
     const void* data = op.tag == kFrameTag ? &op.frame : op.data;
-    posted = domain_->PostSend(link->endpoint, op.tag, data, op.bytes,
-                               op.cookie, op.urgent);
+    posted = link->domain->PostSend(link->endpoint, op.tag, data, op.bytes,
+                                    op.cookie, op.urgent);
   } else {
-    posted =
-        domain_->PostRecv(link->endpoint, op.tag, op.data, op.bytes, op.cookie);
+    posted = link->domain->PostRecv(link->endpoint, op.tag, op.data, op.bytes,
+                                    op.cookie);
   }
   // Events that are still to come say why the peer is gone: its last words, or
   // that it had none.
@@ -363,38 +447,46 @@ Wire::Link* Wire::LinkOfRank(uint32_t rank) {
   return &links_[LinkIndex(rank)];
 }
 
-Wire::Link* Wire::LinkOfEndpoint(uint64_t endpoint) {
+Wire::Link* Wire::LinkOfEndpoint(const Domain* domain, uint64_t endpoint) {
   for (Link& link : links_) {
-    if (link.up && link.endpoint == endpoint) return &link;
+    if (link.up && link.domain == domain && link.endpoint == endpoint) {
+      return &link;
+    }
   }
   return nullptr;
 }
 
 absl::Status Wire::Poll(bool* any) {
   WEFT_RETURN_IF_ERROR(failure_);
+  for (const std::unique_ptr<Domain>& domain : domains_) {
+    if (domain == nullptr) continue;
+    absl::Status status = PollDomain(domain.get(), any);
+    if (!status.ok()) return failure_ = std::move(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Wire::PollDomain(Domain* domain, bool* any) {
   size_t n = 0;
   do {
-    absl::StatusOr<size_t> polled = domain_->Poll(absl::MakeSpan(events_));
-    if (!polled.ok()) return failure_ = polled.status();
-    n = *polled;
+    WEFT_ASSIGN_OR_RETURN(n, domain->Poll(absl::MakeSpan(events_)));
     for (size_t i = 0; i < n; ++i) {
       *any = true;
-      absl::Status status = OnEvent(events_[i]);
-      if (!status.ok()) return failure_ = std::move(status);
+      WEFT_RETURN_IF_ERROR(OnEvent(domain, events_[i]));
     }
   } while (n == events_.size());
   return absl::OkStatus();
 }
 
-absl::Status Wire::OnEvent(const TransportEvent& event) {
+absl::Status Wire::OnEvent(Domain* domain, const TransportEvent& event) {
   switch (event.kind) {
     case TransportEventKind::kAccepted:
-      return OpenLink(event);
+      return OpenLink(domain, event);
     case TransportEventKind::kConnected:
       if (!event.status.ok()) return event.status;
-      return OpenLink(event);
+      return OpenLink(domain, event);
     case TransportEventKind::kEndpointDown:
-      return OnDown(event);
+      return OnDown(domain, event);
     case TransportEventKind::kRefused:
       return absl::OkStatus();  // somebody who does not belong here
     case TransportEventKind::kCompleted:
@@ -403,8 +495,8 @@ absl::Status Wire::OnEvent(const TransportEvent& event) {
   return absl::OkStatus();
 }
 
-absl::Status Wire::OnDown(const TransportEvent& event) {
-  Link* link = LinkOfEndpoint(event.endpoint);
+absl::Status Wire::OnDown(Domain* domain, const TransportEvent& event) {
+  Link* link = LinkOfEndpoint(domain, event.endpoint);
   if (link != nullptr) link->up = false;
   if (event.status.ok()) return absl::OkStatus();
   return MakeError(
@@ -528,11 +620,11 @@ void Wire::Abort(const absl::Status& cause) {
   for (Link& link : links_) {
     if (!link.up) continue;
     const absl::StatusOr<bool> said =
-        domain_->PostSend(link.endpoint, kAbortTag, &words, sizeof(words),
-                          Cookie(What::kNone, 0, 0), /*urgent=*/true);
+        link.domain->PostSend(link.endpoint, kAbortTag, &words, sizeof(words),
+                              Cookie(What::kNone, 0, 0), /*urgent=*/true);
     if (said.ok() && *said) continue;
     // Where even this fails, the peer sees the connection end.
-    domain_->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
+    link.domain->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
     link.up = false;
   }
 }
@@ -540,16 +632,20 @@ void Wire::Abort(const absl::Status& cause) {
 absl::Status Wire::Leave() {
   WEFT_RETURN_IF_ERROR(rendezvous_.AllGather(rank_, "wire/leave", "").status());
   left_ = true;
-  return domain_->Close([](const TransportEvent&) {});
+  for (const std::unique_ptr<Domain>& domain : domains_) {
+    if (domain == nullptr) continue;
+    WEFT_RETURN_IF_ERROR(domain->Close([](const TransportEvent&) {}));
+  }
+  return absl::OkStatus();
 }
 
 Wire::~Wire() {
   if (left_) return;
   for (Link& link : links_) {
     if (!link.up) continue;
-    domain_->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
+    link.domain->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
   }
-  domain_.reset();  // receives are posted into the links
+  domains_.clear();  // receives are posted into the links
 }
 
 }  // namespace weft::runtime

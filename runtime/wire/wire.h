@@ -1,4 +1,4 @@
-// Wire: one rank's ends of all channels, over a transport plugin.
+// Wire: one rank's ends of all channels, over transport plugins.
 //
 //   WEFT_ASSIGN_OR_RETURN(auto wire, Wire::Connect(options, token));
 //   WEFT_ASSIGN_OR_RETURN(auto channels, wire->AddProgram(view, 0, ports));
@@ -22,13 +22,16 @@
 // completes. Receives never wait: a program that could have more of them under
 // way than the transport takes is refused.
 //
+// Of several transports each pair of ranks takes the first that both have and
+// that joins them (offers.h); those that no pair takes are closed again.
+//
 // Failures: a peer that is lost, says its last words or breaks the rules fails
 // Poll, and every later one, with an error that names the rank. Abort tells the
 // peers why this rank gives up.
 //
 // Threading: Poll, and the ProgramWires, for the one worker that drives the
 // wire at a time; Abort and Leave from any thread while nobody polls.
-// Ownership: borrows transport, rendezvous and ports; ProgramWires belong to
+// Ownership: borrows transports, rendezvous and ports; ProgramWires belong to
 // the wire's users and go before it.
 #ifndef WEFT_RUNTIME_WIRE_WIRE_H_
 #define WEFT_RUNTIME_WIRE_WIRE_H_
@@ -55,10 +58,16 @@
 
 namespace weft::runtime {
 
-struct WireOptions {
+struct WireTransport {
   const Transport* transport = nullptr;
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
+struct WireOptions {
+  std::vector<WireTransport> transports;  // the best first
   Rendezvous* rendezvous = nullptr;
-  // Rank, world, job and so on; the token is Connect's.
+  // Rank, world, job and so on; the token is Connect's, options are each
+  // transport's own.
   DomainConfig config;
   uint64_t connect_ns = 30'000'000'000;
 };
@@ -98,7 +107,8 @@ class ProgramWire {
   };
   struct Channel {
     uint64_t id = 0;
-    uint32_t link = 0;  // of the peer
+    uint32_t link = 0;       // of the peer
+    uint64_t eager_max = 0;  // of the link's transport
     uint32_t copies = 0;
     bool receives = false;
     std::string name;        // for messages
@@ -133,9 +143,10 @@ class ProgramWire {
 class Wire {
  public:
   // Connects with every other rank; all call it. `token` wakes the worker that
-  // polls. Errors: those of the rendezvous and the transport; kPeerLost names
-  // the ranks that could not be reached in time; kTransportFailed where the
-  // transport's bounds are too small for frames.
+  // polls. Errors: those of the rendezvous and the transports; kBadLaunch for
+  // two ranks that no transport joins; kPeerLost names the ranks that could not
+  // be reached in time; kTransportFailed where a transport's bounds are too
+  // small for frames.
   static absl::StatusOr<std::unique_ptr<Wire>> Connect(
       const WireOptions& options, uint64_t token);
   // Unless it has left, the peers see this rank die.
@@ -144,6 +155,8 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
 
   uint32_t rank() const { return rank_; }
+  // "rank 1 by shm, ranks 2, 3 by grpc".
+  std::string Describe() const;
 
   // `ports` by worker. kBadPlan for a plan of another rank or number of ranks,
   // kTransportFailed for one that needs more receives than there may be.
@@ -175,6 +188,7 @@ class Wire {
   // The connection with one rank.
   struct Link {
     uint32_t rank = 0;
+    Domain* domain = nullptr;
     uint64_t endpoint = 0;
     bool up = false;
     std::deque<Op> waiting;  // the transport was full
@@ -183,18 +197,26 @@ class Wire {
     LastWords last_words;
   };
 
-  Wire(const WireOptions& options, std::unique_ptr<Domain> domain);
+  explicit Wire(const WireOptions& options);
+  absl::Status OpenDomains(const WireOptions& options, uint64_t token);
   absl::Status ConnectAll(const WireOptions& options);
-  absl::Status CheckLimits() const;
+  // For every link the domain; `theirs`: which offer of the peer it is, by
+  // rank.
+  absl::Status ChooseDomains(std::vector<size_t>* theirs);
+  // Addresses of all ranks: by rank, and there by offer.
+  absl::StatusOr<std::vector<std::vector<std::string>>> Listen();
+  bool Uses(const Domain* domain) const;
+  absl::Status CheckLimits(const TransportInfo& info) const;
   absl::Status CheckReceives() const;
   absl::Status AwaitLinks(uint64_t until);
-  absl::Status OpenLink(const TransportEvent& event);
-  absl::Status OnEvent(const TransportEvent& event);
+  absl::Status OpenLink(Domain* domain, const TransportEvent& event);
+  absl::Status PollDomain(Domain* domain, bool* any);
+  absl::Status OnEvent(Domain* domain, const TransportEvent& event);
   absl::Status OnCompleted(const TransportEvent& event);
   absl::Status OnFrame(Link* link, uint32_t slot);
   void OnArrival(ProgramWire* program, uint32_t channel);
   void OnSent(ProgramWire* program, uint32_t channel);
-  absl::Status OnDown(const TransportEvent& event);
+  absl::Status OnDown(Domain* domain, const TransportEvent& event);
   absl::Status OnLastWords(const Link& link, const absl::Status& status) const;
   // True: posted, false: it waits.
   absl::StatusOr<bool> PostOp(Link* link, const Op& op);
@@ -207,7 +229,7 @@ class Wire {
     return rank < rank_ ? rank : rank - 1;
   }
   Link* LinkOfRank(uint32_t rank);
-  Link* LinkOfEndpoint(uint64_t endpoint);
+  Link* LinkOfEndpoint(const Domain* domain, uint64_t endpoint);
 
   static uint64_t Cookie(What what, uint64_t a, uint64_t b) {
     return static_cast<uint64_t>(what) << 62 | a << 32 | b;
@@ -217,7 +239,7 @@ class Wire {
   const uint32_t ranks_;
   const uint32_t epoch_;
   Rendezvous& rendezvous_;
-  std::unique_ptr<Domain> domain_;
+  std::vector<std::unique_ptr<Domain>> domains_;  // null: not used
   std::deque<Link> links_;  // receives are posted into it: it does not move
   std::vector<ProgramWire*> programs_;  // null: gone
   // Channel id -> program and index.

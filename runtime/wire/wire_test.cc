@@ -17,6 +17,7 @@
 #include "plugins/host/test_plugins.h"
 #include "runtime/bus/futex_word.h"
 #include "runtime/rendezvous/local_rendezvous.h"
+#include "runtime/wire/offers.h"
 
 namespace weft::runtime {
 namespace {
@@ -24,20 +25,33 @@ namespace {
 using actor::Message;
 using plan::Task;
 using ::testing::HasSubstr;
+using Offers = std::vector<TransportOffer>;
 using Options = std::vector<std::pair<std::string, std::string>>;
 
 constexpr uint64_t kLong = 60'000'000'000;
+constexpr int kPatience = 50'000'000;  // polls for what must come
 constexpr uint64_t kChannel = 77;
 constexpr uint32_t kEpoch = 5;
 
+const Transport* LoadTransport(const std::string& name) {
+  absl::StatusOr<const Plugin*> plugin =
+      Plugin::Load(name, TestLoadOptions({"transport/" + name}));
+  EXPECT_TRUE(plugin.ok()) << plugin.status();
+  return new Transport(Transport::Create(**plugin).value());
+}
+
 const Transport& Loopback() {
-  static const Transport* transport = [] {
-    absl::StatusOr<const Plugin*> plugin =
-        Plugin::Load("loopback", TestLoadOptions({"transport/loopback"}));
-    EXPECT_TRUE(plugin.ok()) << plugin.status();
-    return new Transport(Transport::Create(**plugin).value());
-  }();
+  static const Transport* transport = LoadTransport("loopback");
   return *transport;
+}
+
+const Transport& Shm() {
+  static const Transport* transport = LoadTransport("shm");
+  return *transport;
+}
+
+std::string LoopbackOffer() {
+  return OffersText({{"loopback", Loopback().info().locality}});
 }
 
 void AddChannel(plan::Plan* plan, uint32_t rank, uint32_t ranks, bool receives,
@@ -117,13 +131,12 @@ struct Rank {
 WireOptions OptionsOf(uint32_t rank, uint32_t ranks, Rendezvous* meeting,
                       const Options& options) {
   WireOptions o;
-  o.transport = &Loopback();
+  o.transports = {{&Loopback(), options}};
   o.rendezvous = meeting;
   o.config.rank = rank;
   o.config.world = ranks;
   o.config.job = "test";
   o.config.epoch = kEpoch;
-  o.config.options = options;
   o.connect_ns = kLong;
   return o;
 }
@@ -141,8 +154,9 @@ class WireTest : public ::testing::Test {
     for (uint32_t r = 0; r < ranks; ++r) {
       if (rogue != nullptr && r == 1) continue;
       threads.emplace_back([&, r] {
-        auto wire =
-            Wire::Connect(OptionsOf(r, ranks, meeting_.get(), options), 0);
+        WireOptions wire_options = OptionsOf(r, ranks, meeting_.get(), options);
+        if (!transports_.empty()) wire_options.transports = transports_[r];
+        auto wire = Wire::Connect(wire_options, 0);
         statuses[r] = wire.status();
         if (wire.ok()) ranks_[r].wire = *std::move(wire);
       });
@@ -178,7 +192,8 @@ class WireTest : public ::testing::Test {
 
   // Polls both until `done`, boundedly.
   void Pump(const std::function<bool()>& done) {
-    for (int i = 0; i < 10000 && !done(); ++i) {
+    for (int i = 0; i < kPatience && !done(); ++i) {
+      if (i > 1000) std::this_thread::yield();
       for (Rank& rank : ranks_) {
         if (rank.wire == nullptr) continue;
         absl::Status status = rank.Poll();
@@ -190,13 +205,17 @@ class WireTest : public ::testing::Test {
 
   // Polls `rank` until it fails.
   absl::Status Failure(uint32_t rank) {
-    for (int i = 0; i < 10000; ++i) {
+    for (int i = 0; i < patience_; ++i) {
+      if (i > 1000) std::this_thread::yield();
       absl::Status status = ranks_[rank].Poll();
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
+  // By rank; empty: all have loopback alone.
+  std::vector<std::vector<WireTransport>> transports_;
+  int patience_ = 10000;  // polls of a rank that may not fail
   std::unique_ptr<LocalRendezvous> meeting_;
   std::vector<Rank> ranks_;
 };
@@ -469,7 +488,11 @@ TEST_F(WireTest, ARankThatDoesNotConnectIsNamed) {
   LocalRendezvous meeting(2, kLong);
   // Rank 0 gives an address, and then does nothing.
   std::thread silent([&] {
-    EXPECT_TRUE(meeting.AllGather(0, "wire/address", "somewhere").ok());
+    EXPECT_TRUE(meeting.AllGather(0, "wire/offers", LoopbackOffer()).ok());
+    // Rank 1 may have given up when this one wakes.
+    meeting.AllGather(0, "wire/address", JoinFields({"somewhere"}))
+        .status()
+        .IgnoreError();
   });
   WireOptions options = OptionsOf(1, 2, &meeting, {});
   options.connect_ns = 0;
@@ -514,6 +537,91 @@ TEST_F(WireTest, AllLeaveTogether) {
   other.join();
 }
 
+TEST(OffersTest, TheFirstThatBothHaveAndThatReaches) {
+  const Offers here = {{"shm", "host a"}, {"grpc", "tcp"}};
+  const Offers there = {{"grpc", "tcp"}, {"shm", "host b"}};
+  const auto chosen = [](const Offers& a, const Offers& b) {
+    auto pair = ChooseOffers(2, a, 5, b);
+    return pair.ok() ? a[pair->first].name + b[pair->second].name
+                     : std::string(pair.status().message());
+  };
+  EXPECT_EQ(chosen(here, here), "shmshm");
+  EXPECT_EQ(chosen(here, there), "grpcgrpc");
+  EXPECT_EQ(chosen({there[0], here[0]}, here), "grpcgrpc");
+  absl::Status none = ChooseOffers(2, {here[0]}, 5, {there[1]}).status();
+  EXPECT_TRUE(IsError(none, ErrorCode::kBadLaunch)) << none;
+  EXPECT_THAT(std::string(none.message()),
+              HasSubstr("no transport joins rank 2, which has 'shm' (host a), "
+                        "and rank 5, which has 'shm' (host b)"));
+  EXPECT_THAT(chosen({}, here), HasSubstr("rank 2, which has , and"));
+}
+
+TEST(OffersTest, TextsOfOffers) {
+  const Offers offers = {{"shm", std::string("a\0b \xff", 5)}, {"grpc", ""}};
+  auto parsed = ParseOffers(OffersText(offers));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_EQ(parsed->size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*parsed)[i].name, offers[i].name);
+    EXPECT_EQ((*parsed)[i].locality, offers[i].locality);
+  }
+  for (const char* bad : {"", "61", "6", "61 6z", "61 62 63"}) {
+    EXPECT_FALSE(ParseOffers(bad).ok()) << bad;
+  }
+}
+
+// What goes between two ranks goes by what these two chose.
+TEST_F(WireTest, EachPairTakesItsBestTransport) {
+  const WireTransport loopback{&Loopback(), {}};
+  const WireTransport shm{&Shm(), {}};
+  struct Case {
+    std::vector<std::vector<WireTransport>> transports;
+    std::vector<std::string> described;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{{loopback, shm}, {shm, loopback}, {shm}},
+            {"rank 1 by loopback, rank 2 by shm",
+             "rank 2 by shm, rank 0 by loopback", "ranks 0, 1 by shm"}},
+           {{{shm, loopback}, {shm, loopback}, {loopback}},
+            {"rank 1 by shm, rank 2 by loopback",
+             "rank 0 by shm, rank 2 by loopback", "ranks 0, 1 by loopback"}}}) {
+    transports_ = c.transports;
+    for (const absl::Status& s : Connect(3)) ASSERT_TRUE(s.ok()) << s;
+    for (uint32_t r = 0; r < 3; ++r) {
+      EXPECT_EQ(ranks_[r].wire->Describe(), c.described[r]);
+    }
+    ASSERT_TRUE(sender().Load(SenderPlan(3, 1)).ok());
+    ASSERT_TRUE(receiver().Load(ReceiverPlan(3, 1)).ok());
+    uint32_t memory = 0;
+    Grant(&memory, 4, 0, 0);
+    Pump([&] { return sender().got.size() == 1; });
+    const uint32_t value = 77;
+    ASSERT_TRUE(sender().program->Send(0, &value, 4).ok());
+    Pump([&] { return receiver().got.size() == 1; });
+    EXPECT_EQ(memory, value);
+    for (Rank& rank : ranks_) rank.program.reset();
+    // Both are listened to.
+    patience_ = kPatience;
+    ranks_[2].wire.reset();
+    for (uint32_t r : {0, 1}) {
+      absl::Status status = Failure(r);
+      EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 is lost"));
+    }
+    ranks_.clear();
+  }
+}
+
+TEST_F(WireTest, RanksThatNoTransportJoinsAreNamed) {
+  transports_ = {{{&Loopback(), {}}}, {{&Shm(), {}}}, {{&Shm(), {}}}};
+  for (const absl::Status& status : Connect(3)) {
+    EXPECT_TRUE(IsError(status, ErrorCode::kBadLaunch)) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr("no transport joins rank 0, which has 'loopback' (process"));
+  }
+}
+
 // A rank 1 that says whatever the test wants.
 class RogueTest : public WireTest {
  protected:
@@ -522,7 +630,9 @@ class RogueTest : public WireTest {
       DomainConfig config = OptionsOf(1, 2, meeting_.get(), {}).config;
       domain_ = Loopback().Open(config).value();
       const std::string address = domain_->Listen().value();
-      ASSERT_TRUE(meeting_->AllGather(1, "wire/address", address).ok());
+      ASSERT_TRUE(meeting_->AllGather(1, "wire/offers", LoopbackOffer()).ok());
+      ASSERT_TRUE(
+          meeting_->AllGather(1, "wire/address", JoinFields({address})).ok());
       TransportEvent event;
       while (domain_->Poll(absl::MakeSpan(&event, 1)).value() == 0) {
         domain_->Wait(1'000'000).IgnoreError();

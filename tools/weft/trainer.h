@@ -52,10 +52,10 @@ struct ProfileWindow {
 struct RankLink {
   uint32_t rank = 0;
   uint32_t ranks = 1;
-  runtime::Rendezvous* rendezvous = nullptr;  // null: no other ranks
-  const Transport* transport = nullptr;
-  const runtime::HostThreads* threads = nullptr;  // of all ranks of a process
-  DomainConfig domain;                            // of this rank
+  runtime::Rendezvous* rendezvous = nullptr;       // null: no other ranks
+  std::vector<runtime::WireTransport> transports;  // the best first
+  const runtime::HostThreads* threads = nullptr;   // of all ranks of a process
+  DomainConfig domain;  // of this rank, without options
 };
 
 struct TrainOptions {

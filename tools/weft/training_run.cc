@@ -323,7 +323,7 @@ absl::Status TrainingRun::StartSession() {
   }
   if (options_.link.rendezvous != nullptr) {
     session_options.wire.emplace();
-    session_options.wire->transport = options_.link.transport;
+    session_options.wire->transports = options_.link.transports;
     session_options.wire->rendezvous = options_.link.rendezvous;
     session_options.wire->config = options_.link.domain;
   }

@@ -76,7 +76,9 @@ class VirtualRanks {
         Plugin::Load(std::string(kTransport), options_.plugins));
     WEFT_ASSIGN_OR_RETURN(transport_, Transport::Create(*plugin));
     // Which options there are only the plugin knows.
-    WEFT_RETURN_IF_ERROR(transport_->Open(DomainOf(0)).status());
+    DomainConfig first = DomainOf(0);
+    first.options = domain_options_;
+    WEFT_RETURN_IF_ERROR(transport_->Open(first).status());
     WEFT_ASSIGN_OR_RETURN(threads_, runtime::HostThreads::Install(
                                         *options_.os, job_.runtime().threads(),
                                         job_.runtime().bind_threads()));
@@ -109,7 +111,6 @@ class VirtualRanks {
     domain.wire_version = kWireVersion;
     domain.job = job_.name();
     domain.epoch = epoch_;
-    domain.options = domain_options_;
     return domain;
   }
 
@@ -118,7 +119,7 @@ class VirtualRanks {
     options->link.rank = rank;
     options->link.ranks = options_.virtual_ranks;
     options->link.rendezvous = &meeting_;
-    options->link.transport = &*transport_;
+    options->link.transports = {{&*transport_, domain_options_}};
     options->link.threads = threads_.get();
     options->link.domain = DomainOf(rank);
     if (rank != 0) {
