@@ -153,6 +153,7 @@ std::optional<Set> FromOpenMpi(const Environment& env) {
   set.NeedNumber({"OMPI_COMM_WORLD_LOCAL_SIZE"}, kMaxRanks + 1,
                  &set.spec.local_ranks);
   if (set.there.empty()) return std::nullopt;
+  set.spec.bound = set.Get("OMPI_MCA_orte_bound_at_launch") == "1";
   // A process number of mpirun is in the first; the second, which only version
   // 4 has, is random and another for each job.
   set.spec.job_id = absl::StrCat(
@@ -212,6 +213,8 @@ std::optional<Set> FromSlurm(const Environment& env, bool asked) {
   const std::string step = set.Need({"SLURM_STEP_ID", "SLURM_STEPID"});
   if (set.there.empty()) return std::nullopt;
   spec.job_id = absl::StrCat("slurm-", job, ".", step);
+  const std::string binding = set.Get("SLURM_CPU_BIND_TYPE");
+  spec.bound = !binding.empty() && binding != "none";
   if (!set.complete() || !set.wrong.ok()) return set;
   absl::StatusOr<uint32_t> local = TasksOfNode(tasks, node);
   absl::StatusOr<std::vector<std::string>> names = ParseHostList(hosts);
@@ -463,11 +466,11 @@ absl::StatusOr<WorkerSpec> WorkerSpecFrom(const Environment& env,
     WorkerSpec spec = std::move(set.spec);
     WEFT_RETURN_IF_ERROR(CheckNumbers(spec));
     WEFT_RETURN_IF_ERROR(ReadOurVariables(env, &spec));
+    WEFT_RETURN_IF_ERROR(ReadRestart(env, &spec));
     if (spec.ranks == 1) {
       spec.coordinator.clear();
       spec.job_id.clear();
     } else {
-      WEFT_RETURN_IF_ERROR(ReadRestart(env, &spec));
       WEFT_RETURN_IF_ERROR(FindMeeting(env, flags, &spec));
     }
     return spec;
@@ -499,7 +502,7 @@ std::string Describe(const WorkerSpec& spec) {
 }
 
 uint32_t ThreadsPerRank(uint32_t cores, const WorkerSpec& spec) {
-  return std::max<uint32_t>(1, cores / spec.local_ranks);
+  return std::max<uint32_t>(1, cores / (spec.bound ? 1 : spec.local_ranks));
 }
 
 bool IsLoopback(absl::string_view host) {

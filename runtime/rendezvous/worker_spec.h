@@ -69,6 +69,9 @@ struct WorkerSpec {
   // Of a user whose hosts share files; else empty.
   std::string secret_file;
 
+  // The launcher gave this rank cores of its own: what it may use is its share.
+  bool bound = false;
+
   std::string source;  // what said so: "mpirun (OMPI_COMM_WORLD_*)"
 
   bool one_host() const { return local_ranks == ranks; }
@@ -83,7 +86,8 @@ absl::StatusOr<WorkerSpec> WorkerSpecFrom(const Environment& env,
 // One line for people.
 std::string Describe(const WorkerSpec& spec);
 
-// Of `cores` cores of this host, those of one rank: at least 1.
+// Of the `cores` that this process may use, those that are this rank's alone,
+// at least 1: all of them where the launcher has bound it to some.
 uint32_t ThreadsPerRank(uint32_t cores, const WorkerSpec& spec);
 
 // Whether `host` (a name or an address) means the machine itself.

@@ -31,6 +31,7 @@ Variables OpenMpi4() {
           {"OMPI_FIRST_RANKS", "0"},
           {"OMPI_MCA_ess_base_jobid", "1977614337"},
           {"OMPI_MCA_ess_base_vpid", "1"},
+          {"OMPI_MCA_orte_bound_at_launch", "1"},
           {"OMPI_MCA_orte_num_nodes", "1"},
           {"OMPI_MCA_orte_precondition_transports",
            "3e7ec9fb9ef57ddd-e5eaafee122404a3"},
@@ -508,6 +509,20 @@ TEST(WorkerSpecTest, ThreadsAreSharedByTheRanksOfAHost) {
   spec.local_ranks = 3;
   EXPECT_EQ(ThreadsPerRank(8, spec), 2u);
   EXPECT_EQ(ThreadsPerRank(2, spec), 1u);
+}
+
+// What it may use is its own part already.
+TEST(WorkerSpecTest, ABoundRankHasItsCoresAlone) {
+  absl::StatusOr<WorkerSpec> mpi = SpecOf(OpenMpi4());
+  ASSERT_TRUE(mpi.ok());
+  EXPECT_EQ(ThreadsPerRank(4, *mpi), 4u);
+  Variables slurm =
+      With(Slurm(), {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}});
+  EXPECT_EQ(ThreadsPerRank(4, SpecOf(slurm).value()), 2u);
+  slurm["SLURM_CPU_BIND_TYPE"] = "none";
+  EXPECT_EQ(ThreadsPerRank(4, SpecOf(slurm).value()), 2u);
+  slurm["SLURM_CPU_BIND_TYPE"] = "mask_cpu:";
+  EXPECT_EQ(ThreadsPerRank(4, SpecOf(slurm).value()), 4u);
 }
 
 std::string Hosts(const std::string& text) {
