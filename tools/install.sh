@@ -27,7 +27,7 @@ place() {
   mv -T "$whole" "$3"
 }
 place 0755 tools/weft/weft "$prefix/bin/weft"
-for plugin in devices/cpu devices/sim transport/loopback; do
+for plugin in devices/cpu devices/sim transport/loopback transport/shm transport/grpc; do
   name=${plugin#*/}
   so=libweft_$name.so manifest=$name.weftplugin.txtpb
   place 0755 "$plugin/$so" "$plugins/$so"

@@ -27,12 +27,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/common/mailbox.h"
 #include "transport/shm/bell.h"
-#include "transport/shm/mailbox.h"
 #include "transport/shm/options.h"
 #include "transport/shm/ring.h"
 
 namespace weft_shm {
+
+using weft_transport::Mailbox;
+using weft_transport::TransportEvent;
 
 class Connection {
  public:

@@ -27,12 +27,12 @@
 #include <vector>
 
 #include "plugins/sdk/weft_transport.hpp"
+#include "transport/common/mailbox.h"
 #include "transport/shm/bell.h"
 #include "transport/shm/block.h"
 #include "transport/shm/connection.h"
 #include "transport/shm/door.h"
 #include "transport/shm/handshake.h"
-#include "transport/shm/mailbox.h"
 #include "transport/shm/options.h"
 
 namespace weft_shm {

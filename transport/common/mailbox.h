@@ -4,15 +4,15 @@
 // domain asks TakeNotify once its lock is let go.
 //
 // Threading: thread-compatible; the domain's lock guards it.
-#ifndef WEFT_TRANSPORT_SHM_MAILBOX_H_
-#define WEFT_TRANSPORT_SHM_MAILBOX_H_
+#ifndef WEFT_TRANSPORT_COMMON_MAILBOX_H_
+#define WEFT_TRANSPORT_COMMON_MAILBOX_H_
 
 #include <deque>
 #include <utility>
 
 #include "plugins/sdk/weft_transport.hpp"
 
-namespace weft_shm {
+namespace weft_transport {
 
 using weft_sdk::TransportEvent;
 
@@ -50,6 +50,6 @@ class Mailbox {
   bool armed_ = true;
 };
 
-}  // namespace weft_shm
+}  // namespace weft_transport
 
-#endif  // WEFT_TRANSPORT_SHM_MAILBOX_H_
+#endif  // WEFT_TRANSPORT_COMMON_MAILBOX_H_

@@ -1,0 +1,165 @@
+// The two kinds of streams, as gRPC calls. See stream.h.
+//
+//   started --- Read, Write, ... --- a read fails, or Cancel ---> ended
+//   ended: the call is cancelled; each operation under way comes back, and
+//   whatever refers to memory of others is let go ---> over
+//
+// Threading: as stream.h says. `mu_` guards what Write and Cancel share with
+// the port's thread. gRPC calls nothing of ours but the release of a body.
+#ifndef WEFT_TRANSPORT_GRPC_CALL_H_
+#define WEFT_TRANSPORT_GRPC_CALL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/grpc/stream.h"
+
+namespace weft_grpc {
+
+// What a completion queue gives back.
+class Tag {
+ public:
+  virtual void Run(bool ok) = 0;
+
+ protected:
+  ~Tag() = default;
+};
+
+class Call;
+
+// Where calls end.
+class CallOwner {
+ public:
+  // On the port's thread. The call is not used after it.
+  virtual void Over(Call* call) = 0;
+  // Nothing of the call is under way, but somebody refers to memory still.
+  virtual void Linger(Call* call) = 0;
+
+ protected:
+  ~CallOwner() = default;
+};
+
+class Call : public Stream {
+ public:
+  using Reader = grpc::internal::AsyncReaderInterface<grpc::ByteBuffer>;
+  using Writer = grpc::internal::AsyncWriterInterface<grpc::ByteBuffer>;
+
+  void Write(std::string_view head, const char* body, size_t bytes) override;
+  bool writable() const override { return writable_.load(); }
+  void Cancel() override;
+
+  // On the port's thread, as all below. False where it has to linger on.
+  bool TryEnd();
+  void KeepAlive(std::shared_ptr<Call> self) { self_ = std::move(self); }
+  std::shared_ptr<Call> LetGo() { return std::move(self_); }
+
+ protected:
+  template <typename T, void (T::*kRun)(bool)>
+  class MemberTag : public Tag {
+   public:
+    explicit MemberTag(T* object) : object_(object) {}
+    void Run(bool ok) override { (object_->*kRun)(ok); }
+
+   private:
+    T* const object_;
+  };
+
+  explicit Call(CallOwner* owner) : owner_(owner) {}
+  void set_stream(Reader* reader, Writer* writer) {
+    reader_ = reader;
+    writer_ = writer;
+  }
+
+  virtual void CancelCall() = 0;
+  // Lets gRPC's own objects go, and with them what they refer to. Nothing is
+  // under way any more.
+  virtual void Release() = 0;
+  // Asks for what ends a call. True where an operation is under way for it.
+  virtual bool EndCall() { return false; }
+
+  void BeginRead();
+  // One more operation is under way; false: the call has ended.
+  bool Begin(bool write);
+  // An operation has come back.
+  void Back();
+  void SetWritable();
+  void set_why(std::string why) { why_ = std::move(why); }
+
+ private:
+  void OnRead(bool ok);
+  void OnWrite(bool ok);
+
+  CallOwner* const owner_;
+  Reader* reader_ = nullptr;
+  Writer* writer_ = nullptr;
+  std::shared_ptr<Call> self_;  // until it is over
+  MemberTag<Call, &Call::OnRead> read_tag_{this};
+  MemberTag<Call, &Call::OnWrite> write_tag_{this};
+  grpc::ByteBuffer incoming_;
+  std::string why_ = "the stream ended";
+  bool released_ = false;
+  bool told_ = false;
+
+  std::atomic<bool> writable_{false};
+  std::atomic<uint32_t> held_{0};  // bodies that gRPC refers to
+  std::mutex mu_;
+  uint32_t under_way_ = 0;
+  bool ended_ = false;
+};
+
+class ClientCall final : public Call {
+ public:
+  ClientCall(CallOwner* owner, std::shared_ptr<grpc::Channel> channel,
+             grpc::CompletionQueue* queue);
+  // After KeepAlive and with a user.
+  void Start();
+  void Finish() override { Cancel(); }
+  std::vector<std::string> PeerNames() const override;
+
+ private:
+  void CancelCall() override { context_->TryCancel(); }
+  void Release() override;
+  bool EndCall() override;
+  void OnStarted(bool ok);
+  void OnFinished(bool ok);
+
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<grpc::ClientContext> context_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+  grpc::Status status_;
+  MemberTag<ClientCall, &ClientCall::OnStarted> start_tag_{this};
+  MemberTag<ClientCall, &ClientCall::OnFinished> finish_tag_{this};
+};
+
+class ServerCall final : public Call {
+ public:
+  // `accepted` runs when somebody has called.
+  ServerCall(CallOwner* owner, grpc::AsyncGenericService* service,
+             grpc::ServerCompletionQueue* queue, Tag* accepted);
+  // After KeepAlive and with a user.
+  void Start();
+  void Finish() override;
+  std::vector<std::string> PeerNames() const override;
+
+ private:
+  void CancelCall() override { context_->TryCancel(); }
+  void Release() override;
+  void OnFinished(bool ok);
+
+  std::unique_ptr<grpc::GenericServerContext> context_;
+  std::unique_ptr<grpc::GenericServerAsyncReaderWriter> stream_;
+  MemberTag<ServerCall, &ServerCall::OnFinished> finish_tag_{this};
+};
+
+}  // namespace weft_grpc
+
+#endif  // WEFT_TRANSPORT_GRPC_CALL_H_
