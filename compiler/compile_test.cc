@@ -278,6 +278,27 @@ TEST(CompileTest, IoNodesRunAheadOnTheirOwnWorker) {
   EXPECT_EQ(frugal.registers(again.outputs(0).register_()).copies(), 2u);
 }
 
+TEST(CompileTest, SmallValuesOfMicroBatchesRunFurtherAhead) {
+  const auto copies = [](int elements, int micro_batches) {
+    FakeOracle oracle;
+    Graph graph = Parse(absl::StrCat(R"(graph "g" {
+      %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [1], dims: [)",
+                                     elements, R"(]}
+      %a = Neg(%x)
+      %b = Exp(%a)
+      %o = weft.Output(%b) {name: "b"}
+    })"));
+    Plan plan = MustCompile(graph, HostOptions(micro_batches), oracle);
+    const Task& source = plan.tasks(FindTask(plan, "x"));
+    return plan.registers(source.outputs(0).register_()).copies();
+  };
+  EXPECT_EQ(copies(8, 64), 16u);
+  EXPECT_EQ(copies(8, 5), 5u) << "no more than there are micro-batches";
+  EXPECT_EQ(copies(1024, 64), 4u) << "16 KiB at most, but for";
+  EXPECT_EQ(copies(1 << 20, 64), 2u) << "two";
+  EXPECT_EQ(copies(8, 1), 2u) << "a step's value waits for nobody";
+}
+
 TEST(CompileTest, DecodingAheadCutsNoChain) {
   FakeOracle oracle;
   Plan plan = MustCompile(Parse(R"(graph "g" {

@@ -1,16 +1,19 @@
 // What a value costs that goes to another rank: a chain of kernels that do
-// nothing, which lies on two ranks in turn, beside the same chain on two
-// workers of one session; and a pipeline of four ranks with many micro-batches
-// under way, beside the same four stages on four workers of one rank. The ranks
-// are threads, joined by transport/loopback. The pipeline runs twice: with a
-// thread for each rank, as the workers have it, and as it is planned, with one
-// more for the source, which is two micro-batches ahead. RESULT lines
-// (benchmarks/result.h). Nobody spins where there are more threads than cores.
+// nothing, which lies on two ranks in turn; and a pipeline of four ranks with
+// many micro-batches under way, beside the same four stages on four workers of
+// one rank. The ranks are threads, joined by transport/loopback. Both pipelines
+// run twice: with a thread for each stage, and as it is planned, with one more
+// for the source. RESULT lines (benchmarks/result.h). Nobody spins where there
+// are more threads than cores.
 //
 //   rank_hop --plugin=bazel-bin/transport/loopback/libweft_loopback.so
+//            --device=bazel-bin/devices/null/libweft_null.so [PART]
+//
+// PART: only what has it in its name.
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,7 +30,6 @@
 #include "runtime/rendezvous/local_rendezvous.h"
 #include "runtime/session/device_oracle.h"
 #include "runtime/session/session.h"
-#include "runtime/testing/fake_plugin.h"
 #include "runtime/testing/plan_builder.h"
 
 namespace weft::benchmarks {
@@ -59,6 +61,14 @@ class Nowhere : public runtime::SinkConsumer {
     return absl::OkStatus();
   }
 };
+
+const Plugin* null_device = nullptr;
+std::optional<Transport> transport;
+// What of a name has to be asked for; empty: all.
+std::string only;
+bool Skipped(const std::string& name) {
+  return name.find(only) == std::string::npos;
+}
 
 template <typename T>
 T Value(absl::StatusOr<T> value) {
@@ -93,18 +103,16 @@ Graph Chain(int length, const RankOf& rank_of) {
 // The ranks of one graph, ready to run.
 class Ranks {
  public:
-  Ranks(const Graph& graph, int ranks, int micro_batches, Threads threads,
-        const Transport& transport)
+  Ranks(const Graph& graph, int ranks, int micro_batches, Threads threads)
       : meeting_(static_cast<uint32_t>(ranks), kMeetNs) {
     const RankAssignment where =
         Value(AssignRanks(graph, ranks, micro_batches));
     for (int r = 0; r < ranks; ++r) {
-      devices_.push_back(
-          Value(Device::Open(runtime::testing::FakePlugin(), 0)));
+      devices_.push_back(Value(Device::Open(*null_device, 0)));
       runtime::SessionOptions options;
       options.spin_ns = SpinNs(static_cast<size_t>(ranks));
       options.wire.emplace();
-      options.wire->transports = {{&transport, {}}};
+      options.wire->transports = {{&*transport, {}}};
       options.wire->rendezvous = &meeting_;
       options.wire->config.rank = static_cast<uint32_t>(r);
       options.wire->config.world = static_cast<uint32_t>(ranks);
@@ -141,7 +149,7 @@ class Ranks {
             Threads threads) {
     plan::Device device;
     device.set_name(devices_.back()->Name());
-    device.set_kind("fake");
+    device.set_kind("null");
     device.set_inline_(true);
     device.set_host_mapped(true);
     device.set_alignment(devices_.back()->info().alignment);
@@ -174,8 +182,9 @@ class Ranks {
 
 void Measure(const std::string& name, const std::string& what,
              const Graph& graph, int ranks, int micro_batches, Threads threads,
-             double hops, const Transport& transport) {
-  Ranks job(graph, ranks, micro_batches, threads, transport);
+             double hops) {
+  if (Skipped(name)) return;
+  Ranks job(graph, ranks, micro_batches, threads);
   job.Run(1);
   PrintResult("rank_hop", name, what,
               benchmarks::Measure(
@@ -187,12 +196,14 @@ void Measure(const std::string& name, const std::string& what,
 // The same kernels on as many workers of one session, each of which may be so
 // many micro-batches ahead of the next.
 plan::Plan OnWorkers(const std::string& device, int stages, int micro_batches,
-                     uint32_t ahead) {
+                     uint32_t ahead, Threads threads) {
   using Task = plan::Task;
   runtime::testing::PlanBuilder b("chain");
   const uint32_t host = b.AddDevice(device, true);
   const auto acts = static_cast<uint32_t>(micro_batches);
-  const uint32_t io = b.AddStream("io", host, 0, false);
+  const bool own = threads == Threads::kAsPlanned;
+  const uint32_t io =
+      b.AddStream("io", host, own ? static_cast<uint32_t>(stages) : 0, false);
   uint32_t reg = b.AddRegister("x", host, {2}, ahead);
   b.Output(b.AddTask(Task::SOURCE, "x", io, acts, "x"), reg);
   for (int s = 0; s < stages; ++s) {
@@ -214,19 +225,21 @@ plan::Plan OnWorkers(const std::string& device, int stages, int micro_batches,
 }
 
 void MeasureWorkers(const std::string& name, const std::string& what,
-                    int stages, int micro_batches, uint32_t ahead) {
+                    int stages, int micro_batches, uint32_t ahead,
+                    Threads threads) {
+  if (Skipped(name)) return;
   Ones ones;
   Nowhere nowhere;
   runtime::Bindings bindings;
   bindings.sources["x"] = &ones;
   bindings.sinks["out"] = &nowhere;
-  const std::unique_ptr<Device> device =
-      Value(Device::Open(runtime::testing::FakePlugin(), 0));
+  const std::unique_ptr<Device> device = Value(Device::Open(*null_device, 0));
   runtime::SessionOptions options;
   options.spin_ns = SpinNs(static_cast<size_t>(stages));
   auto session = Value(runtime::Session::Create({device.get()}, options));
   const absl::Status loaded = session->LoadProgram(
-      OnWorkers(device->Name(), stages, micro_batches, ahead), bindings);
+      OnWorkers(device->Name(), stages, micro_batches, ahead, threads),
+      bindings);
   CHECK(loaded.ok()) << loaded;
   const auto run = [&] {
     auto done = session->Run("chain", 0, kPeriods);
@@ -241,20 +254,27 @@ void MeasureWorkers(const std::string& name, const std::string& what,
 }
 
 int Main(int argc, char** argv) {
-  const std::string flag = "--plugin=";
-  if (argc != 2 || std::string(argv[1]).rfind(flag, 0) != 0) {
-    fprintf(stderr, "usage: rank_hop --plugin=libweft_loopback.so\n");
+  const std::string flags[] = {"--plugin=", "--device="};
+  if (argc < 3 || argc > 4 || std::string(argv[1]).rfind(flags[0], 0) != 0 ||
+      std::string(argv[2]).rfind(flags[1], 0) != 0) {
+    fprintf(stderr,
+            "usage: rank_hop --plugin=libweft_loopback.so "
+            "--device=libweft_null.so [PART]\n");
     return 2;
   }
+  if (argc == 4) only = argv[3];
   LoadOptions load;
   load.path_policy.allow_sticky_parents = true;
   load.path_policy.allow_links = true;
-  const Plugin* plugin =
-      Value(Plugin::Load(std::string(argv[1]).substr(flag.size()), load));
-  const Transport transport = Value(Transport::Create(*plugin));
+  const auto plugin = [&](int i) {
+    return Value(
+        Plugin::Load(std::string(argv[i + 1]).substr(flags[i].size()), load));
+  };
+  transport = Value(Transport::Create(*plugin(0)));
+  null_device = plugin(1);
   Measure("chain over two ranks, one value under way", "hop and act",
           Chain(kChain, [](int i) { return i % 2; }), 2, 1, Threads::kAsPlanned,
-          kChain, transport);
+          kChain);
   constexpr int kStages = 4;
   const Graph stages = Chain(kStages, [](int i) { return i; });
   for (Threads threads : {Threads::kOneARank, Threads::kAsPlanned}) {
@@ -262,13 +282,17 @@ int Main(int argc, char** argv) {
                          threads == Threads::kOneARank ? "one thread a rank"
                                                        : "as planned"),
             "micro-batch and hop", stages, kStages, kMicroBatches, threads,
-            double{kStages - 1} * kMicroBatches, transport);
+            double{kStages - 1} * kMicroBatches);
   }
-  // As many ahead as the ranks are, and as a plan has between streams.
+  // As many ahead as the ranks are, and with larger values.
   for (uint32_t ahead : {16, 2}) {
-    MeasureWorkers(absl::StrCat("four workers of one rank, 256 micro-batches, ",
-                                ahead, " ahead"),
-                   "micro-batch and hop", kStages, kMicroBatches, ahead);
+    for (Threads threads : {Threads::kOneARank, Threads::kAsPlanned}) {
+      MeasureWorkers(
+          absl::StrCat(
+              "four workers of one rank, 256 micro-batches, ", ahead, " ahead",
+              threads == Threads::kOneARank ? "" : ", a fifth for the source"),
+          "micro-batch and hop", kStages, kMicroBatches, ahead, threads);
+    }
   }
   return 0;
 }

@@ -27,14 +27,27 @@ int LastPhase(const Partition& parts, const Buffer& buffer) {
   return last;
 }
 
+bool IsReadByAnotherWorker(const Partition& parts, const Buffer& buffer) {
+  const auto worker_of = [&](int work) {
+    return parts.streams[parts.works[work].stream].worker;
+  };
+  const uint32_t own = worker_of(buffer.producer);
+  return std::any_of(buffer.readers.begin(), buffer.readers.end(),
+                     [&](int r) { return worker_of(r) != own; });
+}
+
 // Registers within one ordered stream need one copy: the stream's order already
 // keeps writer and readers apart. Between streams copies let the writer run
-// ahead; what acts once a step does so only where it waits for the outside
-// world.
+// ahead, between workers as far as between ranks; what acts once a step does so
+// only where it waits for the outside world.
 int CopiesInAPhase(const Partition& parts, const Buffer& buffer,
                    const OrderOptions& options) {
-  const int wanted = options.register_copies;
   const Work& producer = parts.works[buffer.producer];
+  int wanted = options.register_copies;
+  if (IsReadByAnotherWorker(parts, buffer)) {
+    wanted = std::max(
+        wanted, static_cast<int>(RunsAhead(buffer.type, GivesOf(producer))));
+  }
   if (!parts.streams[producer.stream].ordered) {
     return std::max(options.io_copies, wanted);
   }

@@ -91,19 +91,6 @@ class Partitioner {
     main_work_[node.id()] = draft_.Append(std::move(work));
   }
 
-  // How many transfers of a value may be under way. Micro-batches follow each
-  // other closely: the next comes while the last is still read, and what is
-  // small may be some more ahead, so that neither end sleeps at each of them. A
-  // step's value has a step's time.
-  static uint32_t RunsAhead(const TensorType* type, int acts) {
-    constexpr int64_t kBytes = 16 << 10;  // that may be ahead
-    constexpr int64_t kMost = 16;
-    if (type == nullptr || acts == 1) return 1;
-    const int64_t bytes = std::max<int64_t>(1, type->num_bytes());
-    const int64_t copies = std::clamp<int64_t>(kBytes / bytes, 2, kMost);
-    return static_cast<uint32_t>(std::min<int64_t>(copies, acts));
-  }
-
   // One end of a channel.
   int AddChannel(const Node& node, const TensorType* type, int acts) {
     const OpView view = graph_.View(node);
@@ -113,7 +100,7 @@ class Partitioner {
     channel.set_receives(node.Is(OpId::kRecv));
     // As many as are in use at once, or those that are good for speed.
     channel.set_copies(std::max(static_cast<uint32_t>(view.Int("copies")),
-                                RunsAhead(type, acts)));
+                                type == nullptr ? 1 : RunsAhead(*type, acts)));
     if (type != nullptr) *channel.mutable_tensor() = DescribeTensor(*type, "");
     out_.channels.push_back(std::move(channel));
     return static_cast<int>(out_.channels.size()) - 1;
@@ -357,6 +344,14 @@ class Partitioner {
 };
 
 }  // namespace
+
+uint32_t RunsAhead(const TensorType& type, int acts) {
+  constexpr int64_t kBytes = 16 << 10;  // that may be ahead
+  constexpr int64_t kMost = 16;
+  const int64_t bytes = std::max<int64_t>(1, type.num_bytes());
+  const int64_t copies = std::clamp<int64_t>(kBytes / bytes, 2, kMost);
+  return static_cast<uint32_t>(std::min<int64_t>(copies, acts));
+}
 
 int GivesOf(const Work& work) {
   return work.kind == Kind::kAccumulate ? 1 : work.acts;

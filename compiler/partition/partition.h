@@ -124,6 +124,12 @@ struct Partition {
 // `acts` times and gives once.
 int GivesOf(const Work& work);
 
+// How many acts of a value may be under way between two threads, of this rank
+// or of two. Micro-batches follow each other closely: the next comes while the
+// last is still read, and what is small may be some more ahead, so that neither
+// end sleeps at each of them. A step's value has a step's time.
+uint32_t RunsAhead(const TensorType& type, int acts);
+
 // Works that must have acted before `work`: producers of what it reads, control
 // and implied edges. Ascending, each once.
 std::vector<int> PredecessorsOf(const Partition& parts, int work);

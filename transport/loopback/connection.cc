@@ -48,7 +48,7 @@ weft_code Connection::PostSend(int side, const weft_transport_op& op,
   const uint32_t limit =
       eager ? end.side.options.eager_credits : end.side.options.max_inflight;
   if (used == limit) return Again(side, "SENDs", limit, status);
-  Lane& lane = end.lanes[op.tag];
+  Lane& lane = end.lanes.at(op.tag);
   Send send{op.host, nullptr, op.length, op.cookie, eager, urgent};
   const bool now = !lane.busy && lane.sends.empty() && !lane.recvs.empty();
   if (eager && !now && op.length != 0) {
@@ -58,7 +58,7 @@ weft_code Connection::PostSend(int side, const weft_transport_op& op,
   }
   lane.sends.push_back(std::move(send));
   ++used;
-  Progress(side, op.tag, lock, wake);
+  Progress(side, op.tag, &lane, lock, wake);
   return weft_sdk::Ok(status);
 }
 
@@ -67,27 +67,27 @@ weft_code Connection::PostRecv(int side, const weft_transport_op& op,
   Half& end = ends_[side];
   const uint32_t limit = end.side.options.max_inflight;
   if (end.recvs == limit) return Again(side, "RECVs", limit, status);
-  ends_[1 - side].lanes[op.tag].recvs.push_back(
-      {op.host, op.length, op.cookie});
+  Lane& lane = ends_[1 - side].lanes.at(op.tag);
+  lane.recvs.push_back({op.host, op.length, op.cookie});
   ++end.recvs;
-  Progress(1 - side, op.tag, lock, wake);
+  Progress(1 - side, op.tag, &lane, lock, wake);
   return weft_sdk::Ok(status);
 }
 
 // ---- Moving ----------------------------------------------------------------
 
-void Connection::Progress(int sender, uint64_t tag, Lock* lock, Wakeups* wake) {
-  Lanes& lanes = ends_[sender].lanes;
-  Lane& lane = lanes[tag];  // stays where it is while others come and go
-  while (!ended_ && !lane.busy && !lane.sends.empty() && !lane.recvs.empty()) {
-    const Send send = std::move(lane.sends.front());
-    const Recv recv = lane.recvs.front();
-    lane.sends.pop_front();
-    lane.recvs.pop_front();
+void Connection::Progress(int sender, uint64_t tag, Lane* lane, Lock* lock,
+                          Wakeups* wake) {
+  while (!ended_ && !lane->busy && !lane->sends.empty() &&
+         !lane->recvs.empty()) {
+    const Send send = std::move(lane->sends.front());
+    const Recv recv = lane->recvs.front();
+    lane->sends.pop_front();
+    lane->recvs.pop_front();
     weft_code code = WEFT_OK;
     std::string message;
     if (send.length == recv.length) {
-      Move(send, recv, &lane, lock);
+      Move(send, recv, lane, lock);
     } else {
       code = WEFT_INVALID;
       message = "a SEND of " + std::to_string(send.length) +
@@ -96,10 +96,11 @@ void Connection::Progress(int sender, uint64_t tag, Lock* lock, Wakeups* wake) {
     CompleteSend(sender, tag, send, code, message, wake);
     CompleteRecv(1 - sender, tag, recv, code, message, wake, send.urgent);
   }
-  if (ended_ && !lane.busy) DropLane(sender, tag, &lane, wake);
+  if (ended_ && !lane->busy) DropLane(sender, tag, lane, wake);
   PushDownIfIdle(wake);
-  if (!lane.busy && lane.sends.empty() && lane.recvs.empty() &&
-      lanes.size() > kKeptLanes) {
+  Lanes& lanes = ends_[sender].lanes;
+  if (lanes.size() > kKeptLanes && !lane->busy && lane->sends.empty() &&
+      lane->recvs.empty()) {
     lanes.erase(tag);
   }
 }
@@ -189,17 +190,16 @@ std::string Connection::WhyDown(int side) const {
 }
 
 void Connection::DropLane(int sender, uint64_t tag, Lane* lane, Wakeups* wake) {
-  for (const Send& send : lane->sends) {
+  for (; !lane->sends.empty(); lane->sends.pop_front()) {
+    const Send send = std::move(lane->sends.front());
     CompleteSend(sender, tag, send, ends_[sender].op_code, WhyDown(sender),
                  wake);
   }
   const int receiver = 1 - sender;
-  for (const Recv& recv : lane->recvs) {
-    CompleteRecv(receiver, tag, recv, ends_[receiver].op_code,
+  for (; !lane->recvs.empty(); lane->recvs.pop_front()) {
+    CompleteRecv(receiver, tag, lane->recvs.front(), ends_[receiver].op_code,
                  WhyDown(receiver), wake, /*urgent=*/false);
   }
-  lane->sends.clear();
-  lane->recvs.clear();
 }
 
 void Connection::End(int side, Ending how) {

@@ -16,13 +16,15 @@
 #ifndef WEFT_TRANSPORT_LOOPBACK_CONNECTION_H_
 #define WEFT_TRANSPORT_LOOPBACK_CONNECTION_H_
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "plugins/sdk/weft_fifo.hpp"
+#include "transport/loopback/lock.h"
 #include "transport/loopback/mailbox.h"
 #include "transport/loopback/options.h"
 
@@ -65,24 +67,52 @@ class Connection {
 
  private:
   struct Send {
-    const void* data;
+    const void* data = nullptr;
     std::unique_ptr<char[]> copy;  // what `data` points to, where copied
-    uint64_t length;
-    uint64_t cookie;
-    bool eager;
-    bool urgent;
+    uint64_t length = 0;
+    uint64_t cookie = 0;
+    bool eager = false;
+    bool urgent = false;
   };
   struct Recv {
-    void* data;
-    uint64_t length;
-    uint64_t cookie;
+    void* data = nullptr;
+    uint64_t length = 0;
+    uint64_t cookie = 0;
   };
   struct Lane {
-    std::deque<Send> sends;
-    std::deque<Recv> recvs;
+    weft_sdk::Fifo<Send> sends;
+    weft_sdk::Fifo<Recv> recvs;
     bool busy = false;  // a copy is under way
   };
-  using Lanes = std::unordered_map<uint64_t, Lane>;
+  // The lanes of one direction, by tag. A lane stays where it is while others
+  // come and go.
+  class Lanes {
+   public:
+    Lane& at(uint64_t tag) {
+      Lane*& near = near_[tag % near_.size()].lane;
+      uint64_t& near_tag = near_[tag % near_.size()].tag;
+      if (near == nullptr || near_tag != tag) {
+        near = &map_[tag];
+        near_tag = tag;
+      }
+      return *near;
+    }
+    void erase(uint64_t tag) {
+      map_.erase(tag);
+      near_.fill({});
+    }
+    size_t size() const { return map_.size(); }
+    auto begin() { return map_.begin(); }
+    auto end() { return map_.end(); }
+
+   private:
+    struct Near {
+      uint64_t tag = 0;
+      Lane* lane = nullptr;
+    };
+    std::unordered_map<uint64_t, Lane> map_;
+    std::array<Near, 16> near_;  // looked up before
+  };
   struct Half {
     Side side;
     Lanes lanes;                   // of the messages that this end sends
@@ -92,7 +122,7 @@ class Connection {
     weft_code down_code = WEFT_OK;  // of its EP_DOWN
     weft_code op_code = WEFT_OK;    // of its operations from then on
   };
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<ShortMutex>;
 
   weft_code PostSend(int side, const weft_transport_op& op, weft_status* status,
                      Lock* lock, Wakeups* wake);
@@ -100,8 +130,9 @@ class Connection {
                      Lock* lock, Wakeups* wake);
   weft_code Again(int side, const char* what, uint32_t limit,
                   weft_status* status);
-  // Moves what fits in the lane of `tag` that `sender` sends on.
-  void Progress(int sender, uint64_t tag, Lock* lock, Wakeups* wake);
+  // Moves what fits in `lane`, that of `tag` that `sender` sends on.
+  void Progress(int sender, uint64_t tag, Lane* lane, Lock* lock,
+                Wakeups* wake);
   void Move(const Send& send, const Recv& recv, Lane* lane, Lock* lock);
   // What every completion says, but for the length.
   weft_sdk::TransportEvent Completed(int side, uint64_t tag, uint32_t op_kind,
@@ -115,7 +146,7 @@ class Connection {
   std::string WhyDown(int side) const;
   void PushDownIfIdle(Wakeups* wake);
 
-  std::mutex mu_;
+  ShortMutex mu_;
   Half ends_[2];
   uint32_t copies_ = 0;  // under way, with no lock held
   bool ended_ = false;

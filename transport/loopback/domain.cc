@@ -65,9 +65,15 @@ void LoopbackDomain::CheckOpen() const {
 }
 
 const LoopbackDomain::Link& LoopbackDomain::Find(weft_endpoint ep) {
+  std::atomic<const Link*>& near = near_[ep % near_.size()];
+  const Link* known = near.load(std::memory_order_acquire);
+  if (known != nullptr && known->ep == ep) return *known;
   std::lock_guard<std::mutex> lock(mu_);
   auto it = links_.find(ep);
-  if (it != links_.end()) return it->second;
+  if (it != links_.end()) {
+    near.store(&it->second, std::memory_order_release);
+    return it->second;
+  }
   throw Error(WEFT_INVALID, "no endpoint " + std::to_string(ep));
 }
 
@@ -157,8 +163,8 @@ void LoopbackDomain::Join(LoopbackDomain* listener, weft_endpoint ours,
   listener->seen_.Note(hello_);
   auto connection =
       std::make_shared<Connection>(Side(ours), listener->Side(theirs));
-  links_[ours] = Link{connection, 0};
-  listener->links_[theirs] = Link{connection, 1};
+  links_[ours] = Link{connection, 0, ours};
+  listener->links_[theirs] = Link{connection, 1, theirs};
 }
 
 // ---- Endpoints -------------------------------------------------------------

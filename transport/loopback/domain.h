@@ -12,6 +12,7 @@
 #ifndef WEFT_TRANSPORT_LOOPBACK_DOMAIN_H_
 #define WEFT_TRANSPORT_LOOPBACK_DOMAIN_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -62,6 +63,7 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
   struct Link {
     std::shared_ptr<Connection> connection;
     int side = 0;
+    weft_endpoint ep = 0;
     const Connection::Side& peer() const { return connection->side(1 - side); }
   };
   struct Mapping {
@@ -71,7 +73,8 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
 
   // Throws where the domain is not open. mu_ is held.
   void CheckOpen() const;
-  // Stays where it is as long as the domain.
+  // Stays where it is as long as the domain. Takes no lock for one that was
+  // found before and not pushed out by another.
   const Link& Find(weft_endpoint ep);
   // mu_ of both domains is held. The objection of either, or none.
   weft_sdk::Refusal Meet(const LoopbackDomain& listener,
@@ -94,7 +97,8 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
   State state_ = State::kOpen;
   bool listening_ = false;
   weft_sdk::Incarnations seen_;
-  std::unordered_map<weft_endpoint, Link> links_;
+  std::unordered_map<weft_endpoint, Link> links_;  // none ever goes
+  std::array<std::atomic<const Link*>, 16> near_{};
   std::map<weft_mr, std::shared_ptr<Block>> blocks_;
   std::map<const void*, Mapping> mappings_;
 };

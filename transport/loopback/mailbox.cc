@@ -45,7 +45,7 @@ uint64_t Mailbox::Delay() {
 }
 
 bool Mailbox::Push(TransportEvent&& event, bool urgent) {
-  std::lock_guard<std::mutex> lock(mu_);
+  std::lock_guard<ShortMutex> lock(mu_);
   if (delay_max_ != 0) {
     held_.push_back({std::move(event), polls_ + 1 + Delay()});
   } else {
@@ -55,7 +55,7 @@ bool Mailbox::Push(TransportEvent&& event, bool urgent) {
   return armed_.exchange(false);
 }
 
-void Mailbox::WriteQueue(std::deque<TransportEvent>* queue,
+void Mailbox::WriteQueue(weft_sdk::Fifo<TransportEvent>* queue,
                          weft_sdk::EventWriter* writer) {
   while (!queue->empty() && !writer->full()) {
     writer->Write(queue->front());
@@ -80,7 +80,7 @@ void Mailbox::Poll(weft_sdk::EventWriter* writer) {
   if (armed_.load()) return;
   bool again;
   {
-    std::lock_guard<std::mutex> lock(mu_);
+    std::lock_guard<ShortMutex> lock(mu_);
     ++polls_;
     WriteQueue(&urgent_, writer);
     WriteQueue(&usual_, writer);
@@ -94,7 +94,7 @@ void Mailbox::Poll(weft_sdk::EventWriter* writer) {
 bool Mailbox::Wait(uint64_t timeout_ns) {
   // A longer sleep would overflow the clock's type.
   constexpr uint64_t kLongest = uint64_t{1} << 60;
-  std::unique_lock<std::mutex> lock(mu_);
+  std::unique_lock<ShortMutex> lock(mu_);
   ++waiters_;
   const bool there = more_.wait_for(
       lock, std::chrono::nanoseconds(std::min(timeout_ns, kLongest)),
@@ -104,7 +104,7 @@ bool Mailbox::Wait(uint64_t timeout_ns) {
 }
 
 bool Mailbox::empty() {
-  std::lock_guard<std::mutex> lock(mu_);
+  std::lock_guard<ShortMutex> lock(mu_);
   return EmptyLocked();
 }
 

@@ -23,11 +23,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <mutex>
 
+#include "plugins/sdk/weft_fifo.hpp"
 #include "plugins/sdk/weft_transport.hpp"
+#include "transport/loopback/lock.h"
 
 namespace weft_loopback {
 
@@ -73,7 +74,7 @@ class Mailbox {
     return urgent_.empty() && usual_.empty() && held_.empty();
   }
   uint64_t Delay();
-  void WriteQueue(std::deque<TransportEvent>* queue,
+  void WriteQueue(weft_sdk::Fifo<TransportEvent>* queue,
                   weft_sdk::EventWriter* writer);
   void WriteHeld(weft_sdk::EventWriter* writer);
 
@@ -82,10 +83,10 @@ class Mailbox {
   uint64_t seed_;
   Counters counters_;
 
-  std::mutex mu_;
-  std::condition_variable more_;
-  std::deque<TransportEvent> urgent_;
-  std::deque<TransportEvent> usual_;
+  ShortMutex mu_;
+  std::condition_variable_any more_;
+  weft_sdk::Fifo<TransportEvent> urgent_;
+  weft_sdk::Fifo<TransportEvent> usual_;
   std::list<Held> held_;  // instead of both, where there are delays
   uint64_t polls_ = 0;
   uint32_t waiters_ = 0;
