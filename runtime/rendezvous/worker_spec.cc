@@ -137,8 +137,12 @@ std::optional<Set> FromTorch(const Environment& env) {
     set.Need({"MASTER_PORT"});
   }
   const std::string run = set.Get("TORCHELASTIC_RUN_ID");
+  if (!set.Get("WEFT_COORDINATOR").empty()) {
+    set.spec.source = "weft run";
+    set.spec.job_id = run;
+    return set;
+  }
   if (!run.empty()) set.spec.source = "torchrun's RANK, WORLD_SIZE, ...";
-  if (!set.Get("WEFT_COORDINATOR").empty()) set.spec.source = "weft run";
   set.spec.job_id =
       absl::StrCat(run.empty() ? "env" : run, "-", set.Get("MASTER_PORT"));
   return set;

@@ -494,6 +494,7 @@ TEST(WorkerSpecTest, RanksOfOurLauncherHostNoCoordinator) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_FALSE(spec->hosts_coordinator);
   EXPECT_EQ(spec->coordinator, "127.0.0.1:4711");
+  EXPECT_EQ(spec->job_id, "a5c1");
   EXPECT_EQ(spec->restart, 1u);
   EXPECT_EQ(spec->secret_fd, 5);
   EXPECT_EQ(spec->run_directory, "/runs/x");

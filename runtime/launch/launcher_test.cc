@@ -1,0 +1,436 @@
+#include "runtime/launch/launcher.h"
+
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/launch/process.h"
+#include "runtime/launch/report.h"
+
+namespace weft::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+
+constexpr uint64_t kVeryLong = 1'000'000'000'000;
+
+struct Calls {
+  std::vector<HubOptions> hubs;
+  std::vector<std::string> failures;
+  std::optional<JobFailure> told;
+};
+
+class FakeHub : public Hub {
+ public:
+  explicit FakeHub(Calls* calls) : calls_(calls) {}
+  std::string address() const override { return "127.0.0.1:4711"; }
+  std::optional<JobFailure> failure() const override { return calls_->told; }
+  void Fail(uint32_t rank, const absl::Status& cause) override {
+    calls_->failures.push_back(absl::StrCat(rank, ": ", cause.message()));
+  }
+
+ private:
+  Calls* const calls_;
+};
+
+size_t OpenDescriptors() { return RealOs().List("/proc/self/fd")->size(); }
+
+// Ranks are shell scripts. They wait for each other by FIFOs in $DIR: $DIR/a
+// and $DIR/b.
+class LauncherTest : public ::testing::Test {
+ protected:
+  LauncherTest() {
+    directory_ = JoinPath(
+        ::testing::TempDir(),
+        absl::StrCat(
+            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+            "-", getpid()));
+    EXPECT_TRUE(RealOs().MakeDirectories(directory_).ok());
+    for (const char* name : {"a", "b"}) {
+      EXPECT_EQ(mkfifo(File(name).c_str(), 0600), 0);
+    }
+    job_.directory = directory_;
+    job_.variables = {{"PATH", "/usr/bin:/bin"}, {"DIR", directory_}};
+    job_.hub =
+        [this](
+            const HubOptions& options) -> absl::StatusOr<std::unique_ptr<Hub>> {
+      calls_.hubs.push_back(options);
+      return std::make_unique<FakeHub>(&calls_);
+    };
+    job_.to_stdout = [this](absl::string_view text) {
+      absl::StrAppend(&out_, text);
+    };
+    job_.to_stderr = [this](absl::string_view text) {
+      absl::StrAppend(&err_, text);
+    };
+    // Who has to be killed is killed at once, or the test hangs.
+    job_.told_ns = job_.asked_ns = 0;
+    flags_.nproc_per_node = "2";
+    descriptors_ = OpenDescriptors();
+  }
+
+  ~LauncherTest() override {
+    EXPECT_EQ(OpenDescriptors(), descriptors_);
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+    EXPECT_EQ(errno, ECHILD);
+  }
+
+  std::string File(const std::string& name) const {
+    return JoinPath(directory_, name);
+  }
+  std::string Text(const std::string& name) const {
+    return RealOs().ReadFile(File(name), 1 << 20).value_or("none");
+  }
+
+  absl::StatusOr<LaunchResult> TryLaunch(const std::string& script) {
+    absl::StatusOr<LaunchOptions> options = ResolveLaunch(flags_, 2);
+    if (!options.ok()) return options.status();
+    job_.options = *options;
+    if (grace_ns_ != 0) job_.options.grace_ns = grace_ns_;
+    job_.argv = {"/bin/sh", "-c", script};
+    return Launch(job_);
+  }
+
+  LaunchResult MustLaunch(const std::string& script) {
+    absl::StatusOr<LaunchResult> result = TryLaunch(script);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *result : LaunchResult();
+  }
+
+  std::string directory_;
+  LaunchFlags flags_;
+  LaunchJob job_;
+  Calls calls_;
+  std::string out_, err_;
+  uint64_t grace_ns_ = 0;
+  size_t descriptors_ = 0;
+};
+
+TEST_F(LauncherTest, RanksKnowTheirPlace) {
+  job_.variables["WEFT_SEED"] = "5";
+  job_.variables["RANK"] = "77";
+  job_.variables["WEFT_SECRET_FILE"] = "x";
+  const LaunchResult result = MustLaunch(
+      "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+      "$MASTER_ADDR:$MASTER_PORT $WEFT_COORDINATOR $WEFT_LAUNCHER "
+      "$WEFT_SEED $TORCHELASTIC_RESTART_COUNT $WEFT_SECRET_FILE");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(out_, "0/2 0/2 127.0.0.1:4711 127.0.0.1:4711 env 5 0\n");
+  EXPECT_EQ(Text("logs/rank_00001.out"),
+            "1/2 1/2 127.0.0.1:4711 127.0.0.1:4711 env 5 0\n");
+  EXPECT_EQ(Text("logs/rank_00000.out"), out_);
+  EXPECT_EQ(err_, "");
+  ASSERT_EQ(calls_.hubs.size(), 1u);
+  EXPECT_EQ(calls_.hubs[0].listen, "127.0.0.1:0");
+  EXPECT_EQ(calls_.hubs[0].ranks, 2u);
+}
+
+TEST_F(LauncherTest, TheSecretComesByADescriptorOnly) {
+  const LaunchResult result = MustLaunch(
+      "read secret <&$WEFT_SECRET_FD; echo $secret; "
+      "env | grep -c \"$secret\"; read more <&$WEFT_SECRET_FD || echo once; "
+      "ls /proc/$$/fd");
+  EXPECT_EQ(result.exit_code, 0);
+  const std::vector<std::string> lines = absl::StrSplit(out_, '\n');
+  ASSERT_GE(lines.size(), 6u);
+  EXPECT_EQ(lines[0], calls_.hubs[0].secret);
+  EXPECT_EQ(lines[0].size(), 64u);
+  EXPECT_EQ(lines[1], "0");
+  EXPECT_EQ(lines[2], "once");
+  // Standard streams and the secret.
+  EXPECT_EQ(lines.size(), 3u + 4u + 1u) << out_;
+}
+
+TEST_F(LauncherTest, OneRankNeedsNoHub) {
+  flags_.nproc_per_node = "1";
+  EXPECT_EQ(MustLaunch("exit 3").exit_code, 3);
+  EXPECT_THAT(calls_.hubs, IsEmpty());
+  EXPECT_EQ(err_, "weft: rank 0 failed first: it ended with exit code 3\n");
+}
+
+TEST_F(LauncherTest, TheFirstFailureIsTheResult) {
+  flags_.nproc_per_node = "4";
+  const LaunchResult result =
+      MustLaunch("[ $RANK = 2 ] && exit 7; exec sleep 1000");
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(err_,
+            "weft: rank 2 failed first: it ended with exit code 7\n"
+            "weft: 3 other ranks stopped because of it\n");
+  EXPECT_THAT(calls_.failures, ElementsAre("2: rank 2 ended with exit code 7"));
+}
+
+TEST_F(LauncherTest, ASignalHasItsName) {
+  const LaunchResult result =
+      MustLaunch("[ $RANK = 1 ] && kill -SEGV $$; exec sleep 1000");
+  EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+  EXPECT_THAT(err_, HasSubstr("rank 1 failed first: it was killed by SIGSEGV"));
+}
+
+TEST_F(LauncherTest, WhatARankSaysOfItselfIsShown) {
+  const LaunchResult result = MustLaunch(
+      "[ $RANK = 1 ] || exec sleep 1000; "
+      "echo '{\"code\": \"WEFT-6001\", \"message\": \"loss is nan\", "
+      "\"host\": \"n1\", \"step\": 12}' > $WEFT_ERROR_FILE; exit 7");
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_THAT(err_, HasSubstr("weft: rank 1 failed first, on host n1 at step "
+                              "12: WEFT-6001: loss is nan\n"));
+}
+
+TEST_F(LauncherTest, TheCoordinatorKnowsBetterWhoWasFirst) {
+  calls_.told.emplace();
+  calls_.told->rank = 1;
+  calls_.told->status = MakeError(ErrorCode::kPeerLost, "rank 1 is silent");
+  const LaunchResult result =
+      MustLaunch("[ $RANK = 1 ] && exec sleep 1000; exit 138");
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_THAT(err_,
+              HasSubstr("rank 1 failed first: WEFT-7001: rank 1 is silent"));
+}
+
+TEST_F(LauncherTest, WhoDoesNotListenIsKilled) {
+  const LaunchResult result = MustLaunch(
+      "if [ $RANK = 0 ]; then trap '' TERM; echo go > $DIR/a; "
+      "exec sleep 1000; fi; read x < $DIR/a; exit 3");
+  EXPECT_EQ(result.exit_code, 3);
+}
+
+TEST_F(LauncherTest, WhatRanksLeaveBehindGoes) {
+  const LaunchResult result = MustLaunch(
+      "[ $RANK = 0 ] || exit 0; sleep 1000 & echo $!; "
+      "setsid sh -c 'echo $$; echo > $DIR/a; exec sleep 1000' & "
+      "read x < $DIR/a; exit 0");
+  EXPECT_EQ(result.exit_code, 0);
+  const std::vector<std::string> lines = absl::StrSplit(out_, '\n');
+  ASSERT_EQ(lines.size(), 3u) << out_;
+  for (int i = 0; i < 2; ++i) {
+    pid_t pid = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(lines[i], &pid));
+    EXPECT_EQ(kill(pid, 0), -1);
+  }
+}
+
+// Each rank notes what reached it, and ends as $1 says.
+std::string StopScript(const std::string& number, const std::string& trapped,
+                       const std::string& end) {
+  return absl::StrCat(
+      "trap 'echo got >> $DIR/got; ", end, "' ", trapped, "; ",
+      "if [ $RANK = 1 ]; then echo ready > $DIR/a; else read x < $DIR/a; ",
+      "kill -", number, " $PPID; fi; sleep 1000 & wait");
+}
+
+TEST_F(LauncherTest, SignalsAskRanksToStop) {
+  grace_ns_ = kVeryLong;
+  const LaunchResult saved = MustLaunch(StopScript("TERM", "TERM", "exit 0"));
+  EXPECT_EQ(saved.exit_code, 0);
+  EXPECT_EQ(saved.stop_signal, 0);
+  EXPECT_EQ(Text("got"), "got\ngot\n");
+  const LaunchResult stopped =
+      MustLaunch(StopScript("INT", "INT", "trap - INT; kill -INT $$"));
+  EXPECT_EQ(stopped.stop_signal, SIGINT);
+  EXPECT_EQ(stopped.exit_code, 0);
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(LauncherTest, SignalsOfBatchSystemsAskToo) {
+  grace_ns_ = kVeryLong;
+  const LaunchResult result =
+      MustLaunch(StopScript("USR1", "TERM", "trap - TERM; kill -TERM $$"));
+  EXPECT_EQ(result.stop_signal, SIGUSR1);
+  EXPECT_EQ(Text("got"), "got\ngot\n");
+}
+
+TEST_F(LauncherTest, AfterTheGraceTimeTheyAreKilled) {
+  grace_ns_ = 1;
+  const LaunchResult result = MustLaunch(
+      "trap '' TERM; if [ $RANK = 1 ]; then echo ready > $DIR/a; else "
+      "read x < $DIR/a; kill -TERM $PPID; fi; exec sleep 1000");
+  EXPECT_EQ(result.stop_signal, SIGTERM);
+}
+
+TEST_F(LauncherTest, ASecondInterruptKillsAtOnce) {
+  grace_ns_ = kVeryLong;
+  const LaunchResult result = MustLaunch(
+      "trap 'echo got > $DIR/b' INT; "
+      "if [ $RANK = 1 ]; then trap '' INT; echo ready > $DIR/a; "
+      "read x < $DIR/b; kill -INT $PPID; exec sleep 1000; fi; "
+      "read x < $DIR/a; kill -INT $PPID; sleep 1000 & wait; sleep 1000");
+  EXPECT_EQ(result.stop_signal, SIGINT);
+}
+
+TEST_F(LauncherTest, AFailureWhileStoppingIsAFailure) {
+  grace_ns_ = kVeryLong;
+  const LaunchResult result = MustLaunch(StopScript("TERM", "TERM", "exit 6"));
+  EXPECT_EQ(result.exit_code, 6);
+}
+
+TEST_F(LauncherTest, AllStartAgain) {
+  flags_.max_restarts = "3";
+  const LaunchResult result = MustLaunch(
+      "echo $RANK >> $DIR/starts; [ $TORCHELASTIC_RESTART_COUNT = 2 ] && "
+      "exit 0; [ $RANK = 1 ] && kill -KILL $$; exec sleep 1000");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.restarts, 2u);
+  ASSERT_EQ(calls_.hubs.size(), 3u);
+  EXPECT_EQ(calls_.hubs[2].epoch, 2u);
+  EXPECT_EQ(calls_.hubs[2].job_id, calls_.hubs[0].job_id);
+  EXPECT_THAT(err_, HasSubstr("killed by SIGKILL"));
+  EXPECT_THAT(err_, HasSubstr("weft: restart 2 of 3: all ranks"));
+}
+
+TEST_F(LauncherTest, RestartsEnd) {
+  flags_.max_restarts = "1";
+  const LaunchResult result = MustLaunch("exit 1");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.restarts, 1u);
+}
+
+TEST_F(LauncherTest, WhatWouldComeAgainIsNotTriedAgain) {
+  flags_.max_restarts = "5";
+  for (int code : {2, 3, 5, 7}) {
+    const LaunchResult result = MustLaunch(absl::StrCat("exit ", code));
+    EXPECT_EQ(result.exit_code, code);
+    EXPECT_EQ(result.restarts, 0u);
+  }
+  EXPECT_THAT(err_, HasSubstr("no restart: exit code 7 would come again"));
+}
+
+TEST_F(LauncherTest, AnOldErrorIsNotThisOnes) {
+  ASSERT_TRUE(RealOs().MakeDirectories(File("errors")).ok());
+  ASSERT_TRUE(WriteFileAtomically(RealOs(), File("errors/rank_00001.json"),
+                                  "{\"code\": \"WEFT-6001\"}")
+                  .ok());
+  MustLaunch("[ $RANK = 0 ] && exec sleep 1000; exit 1");
+  EXPECT_THAT(err_, Not(HasSubstr("6001")));
+}
+
+TEST_F(LauncherTest, TheConsoleShowsTheFirstRankAndWarnings) {
+  MustLaunch(
+      "echo out; echo talk >&2; "
+      "echo 'W20260102 03:04:05.1 4 x] no' >&2; printf part >&2");
+  EXPECT_EQ(out_, "out\n");
+  const std::vector<std::string> lines =
+      absl::StrSplit(err_, '\n', absl::SkipEmpty());
+  EXPECT_THAT(lines, UnorderedElementsAre(
+                         "[r0] talk", "[r0] W20260102 03:04:05.1 4 x] no",
+                         "[r0] part", "[r1] W20260102 03:04:05.1 4 x] no"));
+  EXPECT_THAT(Text("logs/rank_00001.out"), HasSubstr("talk\n"));
+}
+
+TEST_F(LauncherTest, RedirectsAndTee) {
+  flags_.redirects = "1:3";
+  flags_.tee = "0:1";
+  job_.log_directory = File("elsewhere");
+  MustLaunch("echo out; echo err >&2");
+  EXPECT_EQ(out_, "[r0] out\n");
+  EXPECT_EQ(err_, "[r0] err\n");
+  EXPECT_EQ(Text("elsewhere/rank_00000.out"), "out\n");
+  EXPECT_THAT(Text("elsewhere/rank_00001.out"), HasSubstr("err\n"));
+  EXPECT_EQ(Text("logs/rank_00001.out"), "none");
+}
+
+TEST_F(LauncherTest, NoProgram) {
+  absl::StatusOr<LaunchOptions> options = ResolveLaunch(flags_, 2);
+  ASSERT_TRUE(options.ok());
+  job_.options = *options;
+  job_.argv = {"/nowhere/weft"};
+  absl::Status status = Launch(job_).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadLaunch)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/weft"));
+}
+
+TEST_F(LauncherTest, NoHub) {
+  job_.hub = [](const HubOptions&) -> absl::StatusOr<std::unique_ptr<Hub>> {
+    return MakeError(ErrorCode::kBadLaunch, "the port is taken");
+  };
+  EXPECT_TRUE(IsError(TryLaunch("exit 0").status(), ErrorCode::kBadLaunch));
+}
+
+TEST_F(LauncherTest, NoRankOutlivesAKilledLauncher) {
+  AdoptOrphans();  // so that the ranks' ends are seen here
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    job_.to_stdout = [&](absl::string_view text) {
+      if (write(ready[1], text.data(), text.size()) < 0) _exit(1);
+    };
+    flags_.tee = "3";
+    MustLaunch("echo $$; exec sleep 1000");
+    _exit(0);
+  }
+  close(ready[1]);
+  // "[r0] 123\n" of both, in some order.
+  std::string said;
+  char c = 0;
+  while (std::count(said.begin(), said.end(), '\n') < 2) {
+    ASSERT_EQ(read(ready[0], &c, 1), 1);
+    said += c;
+  }
+  close(ready[0]);
+  kill(launcher, SIGKILL);
+  ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
+  for (absl::string_view line : absl::StrSplit(said, '\n', absl::SkipEmpty())) {
+    pid_t pid = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(line.substr(line.find(' ') + 1), &pid));
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid) << line;
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  }
+}
+
+RankEnd End(uint32_t rank, int exit_code, uint64_t order, bool asked = false) {
+  RankEnd end;
+  end.rank = rank;
+  end.end.exit_code = exit_code;
+  end.order = order;
+  end.asked = asked;
+  return end;
+}
+
+TEST(FindFirstCauseTest, WhoLostAPeerIsNotTheCause) {
+  const FirstCause cause = FindFirstCause(
+      RealOs(), "/nowhere",
+      {End(0, 138, 0), End(1, 0, 1), End(2, 4, 2), End(3, 6, 3)}, std::nullopt);
+  EXPECT_EQ(cause.rank, 2u);
+  EXPECT_EQ(cause.exit_code, 4);
+  EXPECT_EQ(cause.others, 2u);
+}
+
+TEST(FindFirstCauseTest, ARankOfAnotherHost) {
+  JobFailure told;
+  told.rank = 7;
+  told.status = MakeError(ErrorCode::kNotFinite, "loss is nan");
+  const FirstCause cause = FindFirstCause(
+      RealOs(), "/nowhere", {End(0, 138, 1), End(1, 138, 0)}, told);
+  EXPECT_EQ(cause.exit_code, 138);
+  EXPECT_THAT(ReportLines(cause),
+              ElementsAre("rank 7 failed first: WEFT-6001: loss is nan",
+                          "2 other ranks stopped because of it"));
+}
+
+TEST(FindFirstCauseTest, NeverZero) {
+  JobFailure told;
+  told.rank = 1;
+  told.status = MakeError(ErrorCode::kPeerLost, "rank 1 has gone");
+  const FirstCause cause = FindFirstCause(RealOs(), "/nowhere",
+                                          {End(0, 138, 1), End(1, 0, 0)}, told);
+  EXPECT_EQ(cause.exit_code, 138);
+  EXPECT_EQ(cause.message, "WEFT-7001: rank 1 has gone");
+}
+
+}  // namespace
+}  // namespace weft::runtime

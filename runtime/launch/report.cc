@@ -1,0 +1,134 @@
+#include "runtime/launch/report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "nlohmann/json.hpp"
+
+namespace weft::runtime {
+namespace {
+
+constexpr uint64_t kMaxErrorFile = uint64_t{1} << 20;
+constexpr int kBySignal = 128;
+
+int ExitCodeOfLostPeer() {
+  return ExitCodeOf(MakeError(ErrorCode::kPeerLost, ""));
+}
+
+int CodeOf(const ChildEnd& end) {
+  return end.signal != 0 ? kBySignal + end.signal : end.exit_code;
+}
+
+// Those who only lost somebody come last, then who was asked to end.
+std::pair<int, uint64_t> Suspicion(const RankEnd& end) {
+  int kind = 0;
+  if (end.end.exit_code == ExitCodeOfLostPeer()) kind = 1;
+  if (end.asked) kind = 2;
+  if (end.end.ok()) kind = 3;
+  return {kind, end.order};
+}
+
+struct Told {
+  std::string message;
+  std::string where;
+};
+
+// What a rank left in its file, if anything that can be read.
+std::optional<Told> ReadError(Os& os, const std::string& path) {
+  absl::StatusOr<std::string> text = os.ReadFile(path, kMaxErrorFile);
+  if (!text.ok()) return std::nullopt;
+  const nlohmann::json json =
+      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  auto word = [&json](const char* name) {
+    auto it = json.find(name);
+    return it != json.end() && it->is_string() ? it->get<std::string>() : "";
+  };
+  Told told;
+  told.message = absl::StrCat(word("code"), ": ", word("message"));
+  told.where = absl::StrCat(", on host ", word("host"));
+  auto step = json.find("step");
+  if (step != json.end() && step->is_number_unsigned()) {
+    absl::StrAppend(&told.where, " at step ", step->get<uint64_t>());
+  }
+  return told;
+}
+
+}  // namespace
+
+std::string ErrorFile(const std::string& directory, uint32_t rank) {
+  return JoinPath(directory, absl::StrFormat("rank_%05d.json", rank));
+}
+
+std::string HowItEnded(const ChildEnd& end) {
+  if (end.signal != 0) {
+    return absl::StrCat("was killed by ", SignalName(end.signal));
+  }
+  return absl::StrCat("ended with exit code ", end.exit_code);
+}
+
+FirstCause FindFirstCause(Os& os, const std::string& error_directory,
+                          const std::vector<RankEnd>& ends,
+                          const std::optional<JobFailure>& told) {
+  const RankEnd* first = &*std::min_element(
+      ends.begin(), ends.end(), [](const RankEnd& a, const RankEnd& b) {
+        return Suspicion(a) < Suspicion(b);
+      });
+  FirstCause cause;
+  cause.rank = told.has_value() ? told->rank : first->rank;
+  bool here = false;
+  for (const RankEnd& end : ends) {
+    if (end.rank == cause.rank) {
+      first = &end;
+      here = true;
+    }
+  }
+  cause.exit_code = CodeOf(first->end);
+  if (cause.exit_code == 0) cause.exit_code = ExitCodeOfLostPeer();
+  std::optional<Told> own;
+  // A rank that was killed has left nothing, or what an earlier one left.
+  if (here && first->end.signal == 0) {
+    own = ReadError(os, ErrorFile(error_directory, cause.rank));
+  }
+  if (own.has_value()) {
+    cause.message = own->message;
+    cause.where = own->where;
+  } else if (here && !first->asked && !first->end.ok()) {
+    cause.message = absl::StrCat("it ", HowItEnded(first->end));
+  } else if (told.has_value()) {
+    cause.message = absl::StrCat(ErrorName(ErrorCodeOf(told->status)), ": ",
+                                 told->status.message());
+  } else {
+    cause.message = absl::StrCat("it ", HowItEnded(first->end));
+  }
+  for (const RankEnd& end : ends) {
+    cause.others += end.rank != cause.rank && !end.end.ok();
+  }
+  return cause;
+}
+
+std::vector<std::string> ReportLines(const FirstCause& cause) {
+  std::vector<std::string> lines;
+  lines.push_back(absl::StrCat("rank ", cause.rank, " failed first",
+                               cause.where, ": ", cause.message));
+  if (cause.others > 0) {
+    lines.push_back(absl::StrCat(cause.others, " other rank",
+                                 cause.others == 1 ? "" : "s",
+                                 " stopped because of it"));
+  }
+  return lines;
+}
+
+bool WouldComeAgain(int exit_code) {
+  // Usage, model, plugin, loss that is not finite (core/base/error.h).
+  for (ErrorCode code : {ErrorCode::kBadJob, ErrorCode::kBadGraph,
+                         ErrorCode::kPluginNotFound, ErrorCode::kNotFinite}) {
+    if (exit_code == ExitCodeOf(MakeError(code, ""))) return true;
+  }
+  return false;
+}
+
+}  // namespace weft::runtime
