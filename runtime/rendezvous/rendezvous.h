@@ -21,6 +21,16 @@
 
 namespace weft::runtime {
 
+// The payload of a status that tells what another rank has failed with; its
+// value is that rank's number.
+inline constexpr char kOfAnotherRank[] = "weft/of-another-rank";
+
+// Whether `status` tells of the end of another rank, not of one's own.
+inline bool IsOfAnotherRank(const absl::Status& status) {
+  return absl::IsUnavailable(status) ||
+         status.GetPayload(kOfAnotherRank).has_value();
+}
+
 // Why a job ends.
 struct JobFailure {
   uint32_t rank = 0;    // whose failure it is

@@ -95,6 +95,7 @@ absl::StatusOr<uint64_t> Control::RunToEnd(uint64_t first_step,
     ExtendLease();
     if (left_count_ == left_.size()) break;
     if (n == 0) WaitForMessages();
+    CheckPeers();
     CheckProgress();
     if (stuck_) break;
   }
@@ -216,12 +217,24 @@ void Control::WaitForMessages() {
     }
   }
   const uint32_t seen = word_.Announce();
-  const bool news = stop_ != nullptr && !stopping_ && !aborting_ &&
-                    stop_->load() != stop_seen_;
+  const bool news = (stop_ != nullptr && !stopping_ && !aborting_ &&
+                     stop_->load() != stop_seen_) ||
+                    !PeerFailure().ok();
   if (program_.control_box()->Empty() && !news && until > now) {
     word_.SleepFor(seen, until - now);
   }
   word_.Awake();
+}
+
+// A rank that has failed, or died, may be one that no worker waits for.
+void Control::CheckPeers() {
+  absl::Status failure = PeerFailure();
+  if (!failure.ok()) Abort(std::move(failure));
+}
+
+absl::Status Control::PeerFailure() const {
+  if (aborting_ || !options_.wire.has_value()) return absl::OkStatus();
+  return options_.wire->rendezvous->failure();
 }
 
 void Control::CheckProgress() {

@@ -29,7 +29,8 @@ inline constexpr uint32_t kMaxPeriodsInFlight = 16;
 
 class Control {
  public:
-  // `stop`: ends the run early when set; may be null.
+  // `stop`: ends the run early when set; may be null. `word` is posted, too,
+  // when the rendezvous of `options` knows of a failure.
   Control(Program* program,
           const std::vector<std::unique_ptr<WorkerThread>>& threads,
           FutexWord* word, const SessionOptions& options,
@@ -53,6 +54,8 @@ class Control {
   void ExtendLease();
   void Abort(absl::Status cause);
   void WaitForMessages();
+  void CheckPeers();
+  absl::Status PeerFailure() const;
   void CheckProgress();
   void AskForReports();
   void FinishReports();

@@ -87,6 +87,8 @@ absl::Status Session::Impl::Prepare() {
   if (options.wire.has_value() && wire == nullptr) {
     WEFT_ASSIGN_OR_RETURN(
         wire, Wire::Connect(*options.wire, threads[kWireWorker]->token()));
+    options.wire->rendezvous->SetWake(options.wire->config.rank,
+                                      [this] { control_word.Post(); });
   }
   Program::Resources resources;
   resources.wire = wire.get();
@@ -111,6 +113,10 @@ absl::Status Session::Impl::Prepare() {
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
+  if (impl_->wire != nullptr) {
+    const WireOptions& wire = *impl_->options.wire;
+    wire.rendezvous->SetWake(wire.config.rank, nullptr);
+  }
   const std::string reason = WhyNotFreed();
   if (reason.empty()) {
     // Threads end first: a worker looks at its program until it has left it.

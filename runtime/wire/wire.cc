@@ -603,8 +603,11 @@ absl::Status Wire::OnLastWords(const Link& link,
   // One that there is not is kInternal, as of any status.
   const ErrorCode code =
       ErrorCodeOf(MakeError(static_cast<ErrorCode>(words.code), ""));
-  return MakeError(code, absl::StrCat("rank ", link.rank, ": ",
-                                      absl::string_view(words.text, size)));
+  absl::Status theirs =
+      MakeError(code, absl::StrCat("rank ", link.rank, ": ",
+                                   absl::string_view(words.text, size)));
+  theirs.SetPayload(kOfAnotherRank, absl::Cord(absl::StrCat(link.rank)));
+  return theirs;
 }
 
 // ---- The end ----------------------------------------------------------------

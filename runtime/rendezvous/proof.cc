@@ -1,0 +1,64 @@
+#include "runtime/rendezvous/proof.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <cstdint>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr size_t kNonceBytes = 16;
+
+// Each field with its length before it, so that no two lists look the same.
+std::string Joined(std::initializer_list<absl::string_view> fields) {
+  std::string text;
+  for (absl::string_view field : fields) {
+    absl::StrAppend(&text, field.size(), ":", field);
+  }
+  return text;
+}
+
+std::string Hmac(absl::string_view secret, const std::string& text) {
+  uint8_t digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  // It fails for lack of memory only: then as operator new.
+  if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+           reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest,
+           &size) == nullptr) {
+    throw std::bad_alloc();
+  }
+  return std::string(reinterpret_cast<const char*>(digest), size);
+}
+
+}  // namespace
+
+std::string NewNonce() {
+  uint8_t bytes[kNonceBytes];
+  if (RAND_bytes(bytes, sizeof(bytes)) != 1) throw std::bad_alloc();
+  return std::string(reinterpret_cast<const char*>(bytes), sizeof(bytes));
+}
+
+std::string ProofOfRank(absl::string_view secret, absl::string_view challenge,
+                        absl::string_view nonce, absl::string_view hello) {
+  return Hmac(secret, Joined({"weft rank", challenge, nonce, hello}));
+}
+
+std::string ProofOfCoordinator(absl::string_view secret,
+                               absl::string_view challenge,
+                               absl::string_view nonce,
+                               absl::string_view hello) {
+  return Hmac(secret, Joined({"weft coordinator", challenge, nonce, hello}));
+}
+
+bool SameBytes(absl::string_view a, absl::string_view b) {
+  return a.size() == b.size() &&
+         CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace weft::runtime
