@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/base/status_macros.h"
+#include "core/plan/ends.h"
 
 namespace weft::plan {
 namespace {
@@ -33,14 +34,14 @@ struct Digest {
 using Edges = std::map<std::pair<uint32_t, uint32_t>, Digest>;
 
 // Of one rank's text: what it sends, and what it receives.
-absl::Status Read(const std::string& text, uint32_t rank, Edges* sent,
-                  Edges* received) {
+absl::Status Read(const std::string& text, uint32_t rank, size_t ranks,
+                  Edges* sent, Edges* received) {
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(line, ' ');
     uint32_t peer = 0;
     Digest digest;
     if (parts.size() != 4 || (parts[0] != ">" && parts[0] != "<") ||
-        !absl::SimpleAtoi(parts[1], &peer) ||
+        !absl::SimpleAtoi(parts[1], &peer) || peer >= ranks ||
         !absl::SimpleAtoi(parts[2], &digest.channels) ||
         !absl::SimpleHexAtoi(parts[3], &digest.sum)) {
       return MakeError(
@@ -56,13 +57,27 @@ absl::Status Read(const std::string& text, uint32_t rank, Edges* sent,
   return absl::OkStatus();
 }
 
-absl::Status Differ(std::pair<uint32_t, uint32_t> edge, const Digest& sent,
-                    const Digest& received) {
-  return MakeError(
-      ErrorCode::kPlansDiffer,
-      absl::StrCat("rank ", edge.first, " sends rank ", edge.second, " ",
-                   sent.ToString(), "; rank ", edge.second, " receives ",
-                   received.ToString()));
+struct Difference {
+  RankPair pair;
+  Digest sent, received;
+};
+
+// The first one.
+absl::Status Find(const std::vector<std::string>& texts,
+                  std::optional<Difference>* out) {
+  Edges sent, received;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    WEFT_RETURN_IF_ERROR(Read(texts[rank], static_cast<uint32_t>(rank),
+                              texts.size(), &sent, &received));
+  }
+  Edges all = sent;
+  all.insert(received.begin(), received.end());
+  for (const auto& [edge, digest] : all) {
+    if (sent[edge] == received[edge]) continue;
+    *out = {{edge.first, edge.second}, sent[edge], received[edge]};
+    break;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -85,17 +100,52 @@ std::string BoundaryText(const Plan& plan) {
 }
 
 absl::Status MatchBoundaries(const std::vector<std::string>& texts) {
-  Edges sent, received;
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    WEFT_RETURN_IF_ERROR(
-        Read(texts[rank], static_cast<uint32_t>(rank), &sent, &received));
+  std::optional<Difference> found;
+  WEFT_RETURN_IF_ERROR(Find(texts, &found));
+  if (!found.has_value()) return absl::OkStatus();
+  const auto& [from, to] = found->pair;
+  return MakeError(ErrorCode::kPlansDiffer,
+                   absl::StrCat("rank ", from, " sends rank ", to, " ",
+                                found->sent.ToString(), "; rank ", to,
+                                " receives ", found->received.ToString()));
+}
+
+std::optional<RankPair> DifferingRanks(const std::vector<std::string>& texts) {
+  std::optional<Difference> found;
+  if (!Find(texts, &found).ok() || !found.has_value()) return std::nullopt;
+  return found->pair;
+}
+
+std::string ChannelsText(const Plan& plan, uint32_t peer) {
+  Plan of_peer;
+  for (const Channel& channel : plan.channels()) {
+    if (channel.peer() == peer) *of_peer.add_channels() = channel;
   }
-  for (const auto& [edge, digest] : sent) {
-    if (!(received[edge] == digest))
-      return Differ(edge, digest, received[edge]);
+  return of_peer.SerializeAsString();
+}
+
+absl::Status CompareChannels(const RankPair& pair, const std::string& sender,
+                             const std::string& receiver) {
+  Plan plans[2];
+  if (!plans[0].ParseFromString(sender) ||
+      !plans[1].ParseFromString(receiver)) {
+    return MakeError(ErrorCode::kBadPlan,
+                     absl::StrCat("what ranks ", pair.from, " and ", pair.to,
+                                  " say of their channels is no plan"));
   }
-  for (const auto& [edge, digest] : received) {
-    if (!(sent[edge] == digest)) return Differ(edge, sent[edge], digest);
+  std::map<std::string, ChannelEnds> by_name;
+  for (const Plan& plan : plans) {
+    for (const Channel& channel : plan.channels()) {
+      const bool receives = &plan == &plans[1];
+      if (channel.receives() != receives) continue;
+      ChannelEnds& ends = by_name[channel.name()];
+      (receives ? ends.receiver : ends.sender) = &channel;
+    }
+  }
+  std::vector<ChannelEnds> of_pair;
+  for (const auto& [name, ends] : by_name) of_pair.push_back(ends);
+  for (const ChannelEnds& ends : of_pair) {
+    if (!Alike(ends)) return EndsDiffer(pair.from, pair.to, ends, of_pair);
   }
   return absl::OkStatus();
 }

@@ -6,10 +6,20 @@
 //   // all ranks exchange theirs
 //   WEFT_RETURN_IF_ERROR(MatchBoundaries(texts));
 //
+// Where they differ, what exactly: all take the same pair of ranks, and these
+// two give their channels.
+//
+//   std::optional<RankPair> pair = DifferingRanks(texts);
+//   std::string mine = ChannelsText(plan, pair->to);      // of rank pair->from
+//   // the two exchange theirs
+//   return CompareChannels(*pair, of_sender, of_receiver);
+//
 // Threading: free functions, thread-safe.
 #ifndef WEFT_CORE_PLAN_BOUNDARY_H_
 #define WEFT_CORE_PLAN_BOUNDARY_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +37,24 @@ std::string BoundaryText(const Plan& plan);
 // the other does not receive, with both numbers of channels and both digests;
 // kBadPlan for a text that is none.
 absl::Status MatchBoundaries(const std::vector<std::string>& texts);
+
+struct RankPair {
+  uint32_t from = 0;
+  uint32_t to = 0;
+};
+
+// The two ranks that MatchBoundaries names as different; nothing where it names
+// none.
+std::optional<RankPair> DifferingRanks(const std::vector<std::string>& texts);
+
+// The channels between the plan's rank and `peer`.
+std::string ChannelsText(const Plan& plan, uint32_t peer);
+
+// kPlansDiffer names the first channel whose ends are not alike, with what both
+// say of it; kBadPlan for a text that is none. An empty text is that of a rank
+// without any.
+absl::Status CompareChannels(const RankPair& pair, const std::string& sender,
+                             const std::string& receiver);
 
 }  // namespace weft::plan
 

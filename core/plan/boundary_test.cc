@@ -1,5 +1,6 @@
 #include "core/plan/boundary.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,42 @@ TEST(BoundaryTest, WhatDiffersNamesBothRanksAndBothSides) {
               HasSubstr("rank 0 receives 0 channels"));
 }
 
+// What the two ranks that differ say when they are asked.
+absl::Status Compare(const std::vector<Plan>& plans) {
+  std::vector<std::string> texts;
+  for (const Plan& plan : plans) texts.push_back(BoundaryText(plan));
+  const std::optional<RankPair> pair = DifferingRanks(texts);
+  if (!pair.has_value()) return absl::OkStatus();
+  return CompareChannels(*pair, ChannelsText(plans[pair->from], pair->to),
+                         ChannelsText(plans[pair->to], pair->from));
+}
+
+TEST(BoundaryTest, TheTwoThatDifferSayWhat) {
+  EXPECT_TRUE(Compare(Job()).ok());
+  std::vector<std::vector<Plan>> all(4, Job());
+  all[0][1].mutable_channels(0)->mutable_tensor()->set_dims(0, 9);
+  all[1][1].mutable_channels()->RemoveLast();
+  AddChannel(&all[2][1], "d", 0, false, 1);
+  for (Plan& plan : all[3]) plan.clear_channels();
+  AddChannel(&all[3][0], "grad#sum.f32[4]/0.1", 1, false, 4);
+  AddChannel(&all[3][1], "grad#max.f32[4]/0.1", 0, true, 4);
+  const char* said[] = {
+      "channel 'b': rank 0 sends f32[8], 1 copies, rank 1 receives f32[9]",
+      "channel 'a': rank 0 sends f32[4], 1 copies, rank 1 receives nothing",
+      "channel 'd': rank 1 sends f32[1], 1 copies, rank 0 receives nothing",
+      "channel 'grad': rank 1 has 'max.f32[4]', rank 0 has 'sum.f32[4]'"};
+  for (size_t i = 0; i < all.size(); ++i) {
+    const absl::Status status = Compare(all[i]);
+    EXPECT_TRUE(IsError(status, ErrorCode::kPlansDiffer)) << i << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(said[i]));
+  }
+  EXPECT_TRUE(
+      IsError(CompareChannels({0, 1}, "no plan", ""), ErrorCode::kBadPlan));
+}
+
 TEST(BoundaryTest, WhatIsNoTextIsRefused) {
-  for (const std::string text : {"> 1 2", "= 1 2 3", "> x 2 3", "> 1 2 g\n"}) {
+  for (const std::string text :
+       {"> 1 2", "= 1 2 3", "> x 2 3", "> 1 2 g\n", "> 2 2 3"}) {
     const absl::Status status = MatchBoundaries({text, ""});
     EXPECT_TRUE(IsError(status, ErrorCode::kBadPlan)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0"));

@@ -9,24 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "core/base/channel_name.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "core/plan/ends.h"
 #include "core/plan/plan.h"
-#include "core/types/dtype.h"
 
 namespace weft::plan {
 namespace {
-
-std::string Describe(const Channel& channel) {
-  if (channel.tensor().dtype() == 0) {
-    return absl::StrCat("an order edge, ", channel.copies(), " copies");
-  }
-  return absl::StrCat(DTypeName(static_cast<DType>(channel.tensor().dtype())),
-                      "[", absl::StrJoin(channel.tensor().dims(), ","), "], ",
-                      channel.copies(), " copies");
-}
 
 std::string DescribePipeline(const Plan& plan) {
   if (!plan.has_pipeline()) return "no pipeline";
@@ -157,56 +146,16 @@ class Joiner {
     if (kind == Task::RECV) ends.recv = task;
   }
 
-  // Of two ranks that meant one channel and did not agree on it, the other's
-  // (core/graph/channels.h has the form of names); null where there is none.
-  const Channel* Contradiction(const Key& key, const Ends& ends) const {
-    const bool lacks_sender = ends.sender == nullptr;
-    const Channel* known = lacks_sender ? ends.receiver : ends.sender;
-    for (const auto& [other, its] : ends_) {
-      if (std::get<0>(other) != std::get<0>(key) ||
-          std::get<1>(other) != std::get<1>(key)) {
-        continue;
-      }
-      const Channel* end = lacks_sender ? its.sender : its.receiver;
-      const Channel* none = lacks_sender ? its.receiver : its.sender;
-      if (end == nullptr || none != nullptr) continue;
-      const auto mine = PartsOf(known->name()), theirs = PartsOf(end->name());
-      if (mine.stem == theirs.stem && mine.agreed != theirs.agreed) {
-        return end;
-      }
-    }
-    return nullptr;
-  }
-
   absl::Status CheckEnds(const Key& key, const Ends& ends) const {
-    const auto& [to, from, id] = key;
-    const Channel* known = ends.sender != nullptr ? ends.sender : ends.receiver;
-    const auto differ = [&](const std::string& sends,
-                            const std::string& receives) {
-      return MakeError(
-          ErrorCode::kPlansDiffer,
-          absl::StrCat("channel '", known->name(), "': rank ", from, " sends ",
-                       sends, ", rank ", to, " receives ", receives));
-    };
-    const bool is_lonely = ends.sender == nullptr || ends.receiver == nullptr;
-    const Channel* other = is_lonely ? Contradiction(key, ends) : nullptr;
-    if (other != nullptr) {
-      const bool sends = ends.sender != nullptr;
-      const auto [stem, agreed] = PartsOf(known->name());
-      return MakeError(
-          ErrorCode::kPlansDiffer,
-          absl::StrCat("channel '", stem, "': rank ", sends ? from : to,
-                       " has '", agreed, "', rank ", sends ? to : from,
-                       " has '", PartsOf(other->name()).agreed, "'"));
+    const ChannelEnds mine = {ends.sender, ends.receiver};
+    if (ends.complete() && Alike(mine)) return absl::OkStatus();
+    const auto [to, from, id] = key;
+    std::vector<ChannelEnds> of_pair;
+    for (const auto& [other, its] : ends_) {
+      if (std::get<0>(other) != to || std::get<1>(other) != from) continue;
+      of_pair.push_back({its.sender, its.receiver});
     }
-    const auto text = [](const Channel* channel) {
-      return channel == nullptr ? "nothing" : Describe(*channel);
-    };
-    if (!ends.complete() || text(ends.sender) != text(ends.receiver) ||
-        ends.sender->name() != ends.receiver->name()) {
-      return differ(text(ends.sender), text(ends.receiver));
-    }
-    return absl::OkStatus();
+    return EndsDiffer(from, to, mine, of_pair);
   }
 
   void Link(int from, int to, const Channel& channel) {

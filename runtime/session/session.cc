@@ -20,6 +20,7 @@
 #include "runtime/session/control.h"
 #include "runtime/session/program.h"
 #include "runtime/session/worker_thread.h"
+#include "runtime/wire/agree.h"
 
 namespace weft::runtime {
 namespace {
@@ -43,8 +44,11 @@ struct Session::Impl {
   bool stuck = false;       // a worker did not come back
   uint32_t next_index = 0;  // ActorId::index() of the next program's task 0
   bool prepared = false;
+  std::set<std::string, std::less<>> agreed;  // with the other ranks, on these
+  uint64_t agreements = 0;                    // tried so far
 
   absl::Status Prepare();
+  absl::Status Agree();
   absl::Status BreakIfBusy(absl::Status status);
   uint64_t SpinNs() const;
 };
@@ -90,6 +94,7 @@ absl::Status Session::Impl::Prepare() {
     options.wire->rendezvous->SetWake(options.wire->config.rank,
                                       [this] { control_word.Post(); });
   }
+  if (wire != nullptr) WEFT_RETURN_IF_ERROR(Agree());
   Program::Resources resources;
   resources.wire = wire.get();
   resources.streams = streams.get();
@@ -107,6 +112,23 @@ absl::Status Session::Impl::Prepare() {
     WEFT_RETURN_IF_ERROR(program->Prepare(resources));
   }
   prepared = true;
+  return absl::OkStatus();
+}
+
+// Of programs that have met the other ranks' once, nothing changes any more.
+absl::Status Session::Impl::Agree() {
+  std::map<std::string, const plan::Plan*> met;
+  for (const auto& [name, program] : programs) {
+    const plan::Plan& plan = program->view().proto();
+    if (plan.channels_size() == 0 || agreed.count(name) != 0) continue;
+    met[name] = &plan;
+  }
+  // The first time all ranks come, for one may lack what the others have.
+  if (met.empty() && agreements != 0) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(AgreeOnChannels(options.wire->rendezvous,
+                                       options.wire->config.rank,
+                                       absl::StrCat(agreements++), met));
+  for (const auto& [name, plan] : met) agreed.insert(name);
   return absl::OkStatus();
 }
 

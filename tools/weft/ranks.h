@@ -40,9 +40,9 @@ namespace weft {
 // What a command line may ask for.
 inline constexpr uint64_t kMaxRanks = 1024;
 // Of all ranks together, which are proved as one: seconds. Where ranks do the
-// same on other data and have more, each proves its own part, and digests of
-// what goes between them are compared; ranks that differ are always proved
-// together.
+// same on other data and have more, each proves its own part; ranks that differ
+// are always proved together. What goes between ranks is compared in any case,
+// by digests, when their sessions start (runtime/wire/agree.h).
 inline constexpr uint64_t kMaxProvedTasks = 200'000;
 
 struct RankShare {

@@ -86,7 +86,6 @@ class TrainingRun {
   absl::Status ProveProgram(const std::string& program);
   // Where they are too many to be proved: whether both ends of all channels say
   // the same.
-  absl::Status MatchProgram(const std::string& program);
   absl::Status StartSession();
   absl::Status LoadPrograms();
   absl::Status StartState();

@@ -1,0 +1,306 @@
+// Sessions of several ranks whose plans were proved alone: what their ranks
+// compute together, and what they are told where they do not agree on a
+// collective, where one lacks it, or where one is not there.
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "compiler/collectives/collective.h"
+#include "compiler/compile.h"
+#include "core/base/error.h"
+#include "core/graph/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plugins/host/device.h"
+#include "plugins/host/test_plugins.h"
+#include "plugins/host/transport.h"
+#include "runtime/rendezvous/local_rendezvous.h"
+#include "runtime/session/device_oracle.h"
+#include "runtime/session/session.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 4;
+constexpr int64_t kLength = 24;
+constexpr uint64_t kPatientNs = 30'000'000'000;
+constexpr uint64_t kImpatientNs = 300'000'000;
+
+const Plugin& Loaded(const std::string& name, const std::string& package) {
+  return **Plugin::Load(name, TestLoadOptions({package}));
+}
+
+// Every rank gives its number, plus one for each step; in the case of f64 as
+// f64.
+class Numbers : public runtime::SourceReader {
+ public:
+  explicit Numbers(int rank) : rank_(rank) {}
+  absl::Status Fill(uint64_t step, uint32_t,
+                    absl::Span<const runtime::HostTensor> out) override {
+    const auto fill = [&](auto* values, size_t bytes) {
+      for (size_t i = 0; i < bytes / sizeof(*values); ++i) {
+        values[i] = rank_ + static_cast<int>(step);
+      }
+    };
+    const runtime::HostTensor& x = out[0];
+    if (x.bytes == kLength * sizeof(double)) {
+      fill(static_cast<double*>(x.data), x.bytes);
+    } else {
+      fill(static_cast<float*>(x.data), x.bytes);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int rank_;
+};
+
+// Keeps what the last step gave.
+class Keeper : public runtime::SinkConsumer {
+ public:
+  absl::Status Consume(uint64_t, uint32_t,
+                       absl::Span<const runtime::HostTensor> in) override {
+    values.resize(in[0].bytes / sizeof(float));
+    std::memcpy(values.data(), in[0].data, in[0].bytes);
+    return absl::OkStatus();
+  }
+  std::vector<float> values;
+};
+
+// Changes what a rank takes the collective for: the others have an all-reduce
+// by halving of f32[24].
+using Change = void (*)(Collective* c, TensorType* type);
+
+Graph GraphOf(int rank, Change change) {
+  Graph graph("g");
+  Collective c;
+  c.algorithm = CollectiveAlgorithm::kHalvingDoubling;
+  for (int r = 0; r < kRanks; ++r) c.ranks.push_back(r);
+  c.rank = rank;
+  c.name = "fc1/grad";
+  TensorType type = {DType::kF32, {kLength}};
+  if (change != nullptr) change(&c, &type);
+  Node* x = graph
+                .Add("weft.DataSource", "x", {},
+                     {{"source", "x"},
+                      {"dtypes",
+                       std::vector<int64_t>{static_cast<int64_t>(type.dtype)}},
+                      {"ranks", std::vector<int64_t>{1}},
+                      {"dims", std::vector<int64_t>{type.shape.dim(0)}}})
+                .value();
+  const Value y = AddCollective(&graph, c, x->output(0), type).value();
+  EXPECT_TRUE(graph.Add("weft.Output", "", {y}, {{"name", "y"}}).ok());
+  return graph;
+}
+
+// A rank without the collective.
+Graph LonelyGraph() {
+  Graph graph("g");
+  Node* x = graph
+                .Add("weft.DataSource", "x", {},
+                     {{"source", "x"},
+                      {"dtypes", std::vector<int64_t>{1}},
+                      {"ranks", std::vector<int64_t>{1}},
+                      {"dims", std::vector<int64_t>{kLength}}})
+                .value();
+  EXPECT_TRUE(
+      graph.Add("weft.Output", "", {x->output(0)}, {{"name", "y"}}).ok());
+  return graph;
+}
+
+// One rank, from its plan to its end.
+class Rank {
+ public:
+  Rank(int rank, const Graph& graph, runtime::Rendezvous* meeting)
+      : device_(Device::Open(Loaded("cpu", "devices/cpu"), 0).value()),
+        numbers_(rank) {
+    runtime::SessionOptions options;
+    options.wire.emplace();
+    static const Transport transport =
+        Transport::Create(Loaded("loopback", "transport/loopback")).value();
+    options.wire->transports = {{&transport, {}}};
+    options.wire->rendezvous = meeting;
+    options.wire->config.rank = static_cast<uint32_t>(rank);
+    options.wire->config.world = kRanks;
+    options.wire->config.job = "collectives";
+    session_ = runtime::Session::Create({device_.get()}, options).value();
+    plan::Device described;
+    described.set_name(device_->Name());
+    described.set_kind("cpu");
+    described.set_inline_(true);
+    described.set_host_mapped(true);
+    described.set_alignment(device_->info().alignment);
+    runtime::DeviceOracle oracle({device_.get()});
+    CompileOptions compile;
+    compile.program = "train";
+    compile.devices = {described};
+    compile.rank = static_cast<uint32_t>(rank);
+    compile.ranks = kRanks;
+    runtime::Bindings bindings;
+    bindings.sources["x"] = &numbers_;
+    bindings.sinks["y"] = &keeper_;
+    absl::StatusOr<plan::Plan> plan = Compile(graph, compile, oracle);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_TRUE(session_->LoadProgram(*plan, bindings).ok());
+  }
+
+  absl::Status Run(uint64_t steps) {
+    return session_->Run("train", 0, steps).status();
+  }
+  absl::Status Leave() { return session_->Leave(); }
+  // As if its process had died.
+  void Die() { session_.reset(); }
+
+  const std::vector<float>& result() const { return keeper_.values; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Numbers numbers_;
+  Keeper keeper_;
+  std::unique_ptr<runtime::Session> session_;
+};
+
+using Ranks = std::vector<std::unique_ptr<Rank>>;
+
+template <typename GraphOf>
+Ranks Load(runtime::Rendezvous* meeting, const GraphOf& graph_of) {
+  Ranks ranks;
+  for (int r = 0; r < kRanks; ++r) {
+    ranks.push_back(std::make_unique<Rank>(r, graph_of(r), meeting));
+  }
+  return ranks;
+}
+
+// `of(rank)` for all of them at once.
+std::vector<absl::Status> OnEach(
+    const Ranks& ranks, const std::function<absl::Status(int rank)>& of) {
+  std::vector<absl::Status> results(ranks.size());
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] { results[r] = of(r); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+std::vector<absl::Status> RunAll(const Ranks& ranks, uint64_t steps) {
+  return OnEach(ranks, [&](int r) { return ranks[r]->Run(steps); });
+}
+
+TEST(CollectiveSessionsTest, RanksThatAgreeComputeTogether) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks = Load(&meeting, [](int r) { return GraphOf(r, nullptr); });
+  for (const absl::Status& status : RunAll(ranks, 3)) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->result(),
+              std::vector<float>(kLength, 0 + 1 + 2 + 3 + 4 * 2));
+  }
+  for (const absl::Status& status :
+       OnEach(ranks, [&](int r) { return ranks[r]->Leave(); })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+struct Case {
+  const char* name;
+  Change change;
+  const char* others;
+  const char* its;
+};
+
+class DisagreeingSessionsTest : public testing::TestWithParam<Case> {};
+
+TEST_P(DisagreeingSessionsTest, AllRanksAreToldBoth) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks = Load(&meeting, [](int r) {
+    return GraphOf(r, r == 1 ? GetParam().change : nullptr);
+  });
+  for (const absl::Status& status : RunAll(ranks, 3)) {
+    EXPECT_TRUE(IsError(status, ErrorCode::kPlansDiffer)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("program 'train'"), HasSubstr("'fc1/grad'"),
+                      HasSubstr(GetParam().others), HasSubstr(GetParam().its),
+                      HasSubstr("rank 1 has")));
+  }
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank->result().empty()) << "nothing ran";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, DisagreeingSessionsTest,
+    testing::ValuesIn(std::vector<Case>{
+        {"Length",
+         [](Collective*, TensorType* type) { type->shape = Shape({25}); },
+         "f32[24]", "f32[25]"},
+        {"DType",
+         [](Collective*, TensorType* type) { type->dtype = DType::kF64; },
+         "f32[24]", "f64[24]"},
+        {"Op", [](Collective* c, TensorType*) { c->op = ReduceOp::kMax; },
+         "all-reduce.sum", "all-reduce.max"},
+        {"Algorithm",
+         [](Collective* c, TensorType*) {
+           c->algorithm = CollectiveAlgorithm::kDirect;
+         },
+         "halving-doubling", "direct"},
+    }),
+    [](const testing::TestParamInfo<Case>& info) {
+      return std::string(info.param.name);
+    });
+
+TEST(CollectiveSessionsTest, ARankWithoutTheCollectiveIsNamedToAll) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks = Load(&meeting, [](int r) {
+    return r == 1 ? LonelyGraph() : GraphOf(r, nullptr);
+  });
+  for (const absl::Status& status : RunAll(ranks, 3)) {
+    EXPECT_TRUE(IsError(status, ErrorCode::kPlansDiffer)) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("fc1/grad"), AnyOf(HasSubstr("rank 1 receives nothing"),
+                                           HasSubstr("rank 1 sends nothing"))));
+  }
+}
+
+TEST(CollectiveSessionsTest, ARankThatNeverComesIsNamed) {
+  runtime::LocalRendezvous meeting(kRanks, kImpatientNs);
+  const Ranks ranks = Load(&meeting, [](int r) { return GraphOf(r, nullptr); });
+  const std::vector<absl::Status> results = OnEach(ranks, [&](int r) {
+    return r == 2 ? absl::OkStatus() : ranks[r]->Run(3);
+  });
+  for (int r : {0, 1, 3}) {
+    EXPECT_TRUE(IsError(results[r], ErrorCode::kPeerLost)) << results[r];
+    EXPECT_THAT(std::string(results[r].message()),
+                EndsWith("have not come: 2"));
+  }
+}
+
+TEST(CollectiveSessionsTest, ARankThatDiesIsNamed) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks = Load(&meeting, [](int r) { return GraphOf(r, nullptr); });
+  const std::vector<absl::Status> results = OnEach(ranks, [&](int r) {
+    if (r != 2) return ranks[r]->Run(1000);
+    const absl::Status status = ranks[r]->Run(5);
+    ranks[r]->Die();
+    return status;
+  });
+  EXPECT_TRUE(results[2].ok()) << results[2];
+  for (int r : {0, 1, 3}) {
+    EXPECT_TRUE(IsError(results[r], ErrorCode::kPeerLost)) << results[r];
+    EXPECT_THAT(std::string(results[r].message()), HasSubstr("rank 2"));
+  }
+}
+
+}  // namespace
+}  // namespace weft
