@@ -46,6 +46,10 @@ class Environment {
 
   std::optional<std::string> Get(const std::string& name) const;
 
+  const std::map<std::string, std::string>& variables() const {
+    return variables_;
+  }
+
   // kUnknownEnvironment where a WEFT_ variable is not in the table, kBadValue
   // where one that names a directory is empty.
   absl::Status CheckWeftVariables() const;

@@ -119,7 +119,7 @@ class Loop {
     --alive_;
     const ChildEnd& end = rank->end.end;
     rank->end.asked = (asked_ && end.signal != 0) ||
-                      (stop_signal_ != 0 && end.signal == forwarded_);
+                      (stop_signal_ != 0 && end.signal == stop_signal_);
     if (!end.ok() && !rank->end.asked) OnFailure(rank->end);
   }
 
@@ -171,16 +171,12 @@ class Loop {
     interrupted_ = interrupted_ || number == SIGINT;
     terminated_ = terminated_ || number == SIGTERM;
     if (again) return KillAll();
-    const int forwarded =
-        number == SIGUSR1 || number == SIGUSR2 ? SIGTERM : number;
-    if (stop_signal_ == 0) {
-      stop_signal_ = number;
-      forwarded_ = forwarded;
-      next_ns_ =
-          std::min(next_ns_, Now() + static_cast<int64_t>(options_.grace_ns));
-      kill_next_ = kill_next_ || !failed_;
-      SignalAll(forwarded);
-    }
+    if (stop_signal_ != 0) return;
+    stop_signal_ = number == SIGUSR1 || number == SIGUSR2 ? SIGTERM : number;
+    next_ns_ =
+        std::min(next_ns_, Now() + static_cast<int64_t>(options_.grace_ns));
+    kill_next_ = kill_next_ || !failed_;
+    SignalAll(stop_signal_);
   }
 
   // Those who are still there at a deadline are asked; at the next, killed.
@@ -210,7 +206,6 @@ class Loop {
   size_t alive_ = 0;
   uint64_t order_ = 0;
   int stop_signal_ = 0;
-  int forwarded_ = 0;
   bool interrupted_ = false;
   bool terminated_ = false;
   bool failed_ = false;

@@ -82,7 +82,7 @@ struct AttemptOptions {
 
 struct AttemptEnd {
   std::vector<RankEnd> ranks;  // as in the options
-  int stop_signal = 0;         // that asked the ranks to stop; 0: none
+  int stop_signal = 0;         // that the ranks were asked to stop by; 0: none
   bool failed = false;         // a rank ended as none should
 };
 

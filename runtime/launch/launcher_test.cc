@@ -249,7 +249,7 @@ TEST_F(LauncherTest, SignalsOfBatchSystemsAskToo) {
   grace_ns_ = kVeryLong;
   const LaunchResult result =
       MustLaunch(StopScript("USR1", "TERM", "trap - TERM; kill -TERM $$"));
-  EXPECT_EQ(result.stop_signal, SIGUSR1);
+  EXPECT_EQ(result.stop_signal, SIGTERM);
   EXPECT_EQ(Text("got"), "got\ngot\n");
 }
 

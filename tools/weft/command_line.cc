@@ -77,6 +77,11 @@ void Command::Option(const std::string& name, std::vector<std::string>* values,
   app_->add_option(name, *values, help)->allow_extra_args(false);
 }
 
+void Command::Rest(std::vector<std::string>* rest) {
+  rest_ = rest;
+  app_->prefix_command();
+}
+
 Command* Command::Add(const std::string& name, const std::string& help,
                       const std::string& example) {
   CLI::App* app = app_->add_subcommand(name, help);
@@ -152,6 +157,11 @@ absl::Status CommandLine::Parse(std::vector<std::string> args, bool* done) {
   }
   Command* command = root_->Chosen();
   std::vector<std::string> extras = command->app_->remaining();
+  if (command->rest_ != nullptr && !extras.empty() &&
+      !absl::StartsWith(extras[0], "-")) {
+    *command->rest_ = std::move(extras);
+    return absl::OkStatus();
+  }
   if (extras.empty()) extras = app_->remaining();
   if (!extras.empty()) return command->Unknown(extras[0]);
   return absl::OkStatus();
@@ -170,15 +180,14 @@ absl::Status CommandLine::ParseAndRun(std::vector<std::string> args) {
 }
 
 int CommandLine::Main(int argc, char** argv) {
-  absl::Status status =
-      ParseAndRun(std::vector<std::string>(argv + 1, argv + argc));
+  status_ = ParseAndRun(std::vector<std::string>(argv + 1, argv + argc));
   // Results that nobody got are no success.
   if (const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-      lost && status.ok()) {
-    status = MakeError(ErrorCode::kWriteFailed, "cannot write to stdout");
+      lost && status_.ok()) {
+    status_ = MakeError(ErrorCode::kWriteFailed, "cannot write to stdout");
   }
-  if (!status.ok()) std::fputs(FormatError(status).c_str(), stderr);
-  return ExitCodeOf(status);
+  if (!status_.ok()) std::fputs(FormatError(status_).c_str(), stderr);
+  return ExitCodeOf(status_);
 }
 
 std::string FormatError(const absl::Status& status) {

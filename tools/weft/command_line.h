@@ -47,6 +47,10 @@ class Command {
   void Option(const std::string& name, std::vector<std::string>* values,
               const std::string& help);
 
+  // Takes the first argument that is no flag, and all that follow, as they are:
+  // another command's. None of them may come before.
+  void Rest(std::vector<std::string>* rest);
+
   Command* Add(const std::string& name, const std::string& help,
                const std::string& example);
   void Run(std::function<absl::Status()> run) { run_ = std::move(run); }
@@ -58,6 +62,7 @@ class Command {
   Command* Chosen();
 
   CLI::App* app_;
+  std::vector<std::string>* rest_ = nullptr;  // null: nothing may be left
   std::function<absl::Status()> run_;
   std::vector<std::unique_ptr<Command>> children_;
 };
@@ -75,12 +80,15 @@ class CommandLine {
   // Parses and runs. Help goes to stdout and is a success.
   absl::Status ParseAndRun(std::vector<std::string> args);
   int Main(int argc, char** argv);
+  // Of Main.
+  const absl::Status& status() const { return status_; }
 
  private:
   absl::Status Parse(std::vector<std::string> args, bool* done);
 
   std::unique_ptr<CLI::App> app_;
   std::unique_ptr<Command> root_;
+  absl::Status status_;
 };
 
 // "weft: error WEFT-5001: ..." and a line that names the error's page.

@@ -23,6 +23,11 @@ class CommandLineTest : public ::testing::Test {
       ++runs_;
       return absl::OkStatus();
     });
+    Command* run = line_.Add("run", "Runs.", "");
+    run->Option("--times", &seed_, "a number");
+    run->Flag("--quiet", &quiet_, "says less");
+    run->Rest(&rest_);
+    run->Run([] { return absl::OkStatus(); });
     Command* plan = line_.Add("plan", "Plans.", "");
     plan->Add("show", "Shows.", "tool plan show")->Run([this] {
       ++shows_;
@@ -40,7 +45,7 @@ class CommandLineTest : public ::testing::Test {
 
   CommandLine line_;
   std::string job_, dir_;
-  std::vector<std::string> sets_;
+  std::vector<std::string> sets_, rest_;
   uint64_t seed_ = 7;
   bool quiet_ = false;
   int runs_ = 0, shows_ = 0;
@@ -81,6 +86,19 @@ TEST_F(CommandLineTest, ParsesAllForms) {
   EXPECT_EQ(seed_, 3u);
   EXPECT_TRUE(quiet_);
   EXPECT_EQ(runs_, 1);
+}
+
+TEST_F(CommandLineTest, TheRestIsAnotherCommands) {
+  absl::Status status = line_.ParseAndRun(
+      {"run", "--quiet", "--times=3", "j", "--times", "4", "k", "--unknown"});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(seed_, 3u);
+  EXPECT_THAT(rest_, ElementsAre("j", "--times", "4", "k", "--unknown"));
+  rest_.clear();
+  ASSERT_TRUE(line_.ParseAndRun({"run"}).ok());
+  EXPECT_THAT(rest_, ElementsAre());
+  ExpectError({"run", "--tmies", "3", "j"}, ErrorCode::kUnknownFlag,
+              "unknown flag --tmies; did you mean '--times'?");
 }
 
 TEST_F(CommandLineTest, CommandsNest) {

@@ -64,10 +64,13 @@ int main(int argc, char** argv) {
       "or a checkpoint's, 7 that of a loss that is not finite, 138 a lost "
       "peer's, 1 any other's.");
   weft::AddTrainCommands(&line, &context);
+  weft::AddRunCommand(&line, &context);
   weft::AddProfileCommand(&line, &context);
   weft::AddPlanCommands(&line, &context);
   weft::AddInfoCommands(&line, &context);
   int code = line.Main(argc, argv);
+  if (!line.status().ok()) weft::LeaveErrorFile(context, line.status());
+  if (code == 0) code = context.exit_code;
   // A run that was stopped by a signal ends by that signal, as its sender
   // expects, once everything is saved.
   if (context.stop_signal != 0) {

@@ -20,18 +20,10 @@
 namespace weft {
 namespace {
 
-// The run directory that `options.resume` names, or lies in. Empty for a
-// checkpoint outside of one, which needs a job file beside it.
+// Empty for a checkpoint outside of a run, which needs a job file beside it.
 absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path path = (fs::absolute(options.resume, error).lexically_normal() / "")
-                      .parent_path();
-  for (int above = 0; above <= 2; ++above) {
-    if (options.os->Exists(path / "resolved_job.txtpb")) return path.string();
-    path = path.parent_path();
-  }
-  if (!options.job_path.empty()) return std::string();
+  std::string directory = RunDirectoryOf(*options.os, options.resume);
+  if (!directory.empty() || !options.job_path.empty()) return directory;
   return MakeError(ErrorCode::kCheckpointMissing,
                    absl::StrCat("'", options.resume,
                                 "' is no run directory and lies in none (no "
@@ -40,6 +32,18 @@ absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
 }
 
 }  // namespace
+
+std::string RunDirectoryOf(Os& os, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path at =
+      (fs::absolute(path, error).lexically_normal() / "").parent_path();
+  for (int above = 0; above <= 2; ++above) {
+    if (os.Exists(at / "resolved_job.txtpb")) return at.string();
+    at = at.parent_path();
+  }
+  return "";
+}
 
 std::string MetricsText(const EvalResult& eval) {
   if (eval.text) {

@@ -114,6 +114,10 @@ struct TrainResult {
 
 absl::StatusOr<TrainResult> Train(const TrainOptions& options);
 
+// The run directory that `path`, of a run or a checkpoint, names or lies in;
+// empty where there is none.
+std::string RunDirectoryOf(Os& os, const std::string& path);
+
 // Evaluates a checkpoint on the job's evaluation data; makes no run directory.
 // `options.resume` names the checkpoint.
 absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options);
