@@ -14,7 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -262,4 +262,4 @@ absl::StatusOr<AttemptEnd> RunAttempt(const AttemptOptions& options) {
   return Loop(options).Run();
 }
 
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -31,7 +31,7 @@
 #include "runtime/launch/process.h"
 #include "runtime/launch/streams.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 // Signals that ask a launcher to end, as readable events. While it lives they
 // are blocked in the thread that made it and in threads that this one starts.
@@ -89,6 +89,6 @@ struct AttemptEnd {
 // Errors: a rank cannot be started, or its file not written; then none is left.
 absl::StatusOr<AttemptEnd> RunAttempt(const AttemptOptions& options);
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_ATTEMPT_H_

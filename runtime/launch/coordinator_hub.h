@@ -11,11 +11,11 @@
 #include "absl/status/statusor.h"
 #include "runtime/launch/launcher.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 // kBadLaunch where the port is taken.
 absl::StatusOr<std::unique_ptr<Hub>> CoordinatorHub(const HubOptions& options);
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_COORDINATOR_HUB_H_

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-namespace weft::runtime {
+namespace weft::launch {
 
 class Descriptor {
  public:
@@ -29,6 +29,6 @@ class Descriptor {
   int fd_;
 };
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_DESCRIPTOR_H_

@@ -14,7 +14,7 @@
 #include "runtime/launch/report.h"
 #include "runtime/rendezvous/job_secret.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 constexpr absl::string_view kSecretVariable = "WEFT_SECRET_FD";
@@ -53,15 +53,15 @@ class Launcher {
     // Before anything has threads: they block what this one does.
     WEFT_ASSIGN_OR_RETURN(signals_, SignalGate::Open());
     if (options_.secret_file.empty()) {
-      WEFT_ASSIGN_OR_RETURN(secret_, NewJobSecret());
+      WEFT_ASSIGN_OR_RETURN(secret_, runtime::NewJobSecret());
     } else {
-      WorkerSpec spec;
+      runtime::WorkerSpec spec;
       spec.secret_file = options_.secret_file;
-      WEFT_ASSIGN_OR_RETURN(secret_, ReadJobSecret(spec));
+      WEFT_ASSIGN_OR_RETURN(secret_, runtime::ReadJobSecret(spec));
     }
     job_id_ = options_.job_id;
     if (job_id_.empty()) {
-      WEFT_ASSIGN_OR_RETURN(std::string random, NewJobSecret());
+      WEFT_ASSIGN_OR_RETURN(std::string random, runtime::NewJobSecret());
       job_id_ = random.substr(0, 16);
     }
     return absl::OkStatus();
@@ -88,13 +88,13 @@ class Launcher {
                                                  HowItEnded(end.end))));
     };
     WEFT_ASSIGN_OR_RETURN(AttemptEnd end, RunAttempt(attempt));
-    std::optional<JobFailure> told;
+    std::optional<runtime::JobFailure> told;
     if (hub != nullptr) told = hub->failure();
     return Conclude(end, told, result);
   }
 
   absl::StatusOr<bool> Conclude(const AttemptEnd& end,
-                                const std::optional<JobFailure>& told,
+                                const std::optional<runtime::JobFailure>& told,
                                 LaunchResult* result) {
     result->exit_code = 0;
     result->stop_signal = 0;
@@ -188,4 +188,4 @@ absl::StatusOr<LaunchResult> Launch(const LaunchJob& job) {
   return Launcher(job).Run();
 }
 
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -38,14 +38,14 @@
 #include "runtime/launch/options.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 // Where the ranks of one attempt meet: a Coordinator, or a test's double.
 class Hub {
  public:
   virtual ~Hub() = default;
   virtual std::string address() const = 0;
-  virtual std::optional<JobFailure> failure() const = 0;
+  virtual std::optional<runtime::JobFailure> failure() const = 0;
   virtual void Fail(uint32_t rank, const absl::Status& cause) = 0;
 };
 
@@ -82,6 +82,6 @@ struct LaunchResult {
 // Errors are of launching itself: no program, no port, no descriptors.
 absl::StatusOr<LaunchResult> Launch(const LaunchJob& job);
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_LAUNCHER_H_

@@ -17,7 +17,7 @@
 #include "runtime/launch/process.h"
 #include "runtime/launch/report.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -31,14 +31,16 @@ constexpr uint64_t kVeryLong = 1'000'000'000'000;
 struct Calls {
   std::vector<HubOptions> hubs;
   std::vector<std::string> failures;
-  std::optional<JobFailure> told;
+  std::optional<runtime::JobFailure> told;
 };
 
 class FakeHub : public Hub {
  public:
   explicit FakeHub(Calls* calls) : calls_(calls) {}
   std::string address() const override { return "127.0.0.1:4711"; }
-  std::optional<JobFailure> failure() const override { return calls_->told; }
+  std::optional<runtime::JobFailure> failure() const override {
+    return calls_->told;
+  }
   void Fail(uint32_t rank, const absl::Status& cause) override {
     calls_->failures.push_back(absl::StrCat(rank, ": ", cause.message()));
   }
@@ -411,7 +413,7 @@ TEST(FindFirstCauseTest, WhoLostAPeerIsNotTheCause) {
 }
 
 TEST(FindFirstCauseTest, ARankOfAnotherHost) {
-  JobFailure told;
+  runtime::JobFailure told;
   told.rank = 7;
   told.status = MakeError(ErrorCode::kNotFinite, "loss is nan");
   const FirstCause cause = FindFirstCause(
@@ -423,7 +425,7 @@ TEST(FindFirstCauseTest, ARankOfAnotherHost) {
 }
 
 TEST(FindFirstCauseTest, NeverZero) {
-  JobFailure told;
+  runtime::JobFailure told;
   told.rank = 1;
   told.status = MakeError(ErrorCode::kPeerLost, "rank 1 has gone");
   const FirstCause cause = FindFirstCause(RealOs(), "/nowhere",
@@ -433,4 +435,4 @@ TEST(FindFirstCauseTest, NeverZero) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -10,7 +10,7 @@
 #include "core/base/suggest.h"
 #include "runtime/rendezvous/worker_spec.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 // Each is a process.
@@ -119,7 +119,7 @@ absl::Status ReadMeeting(const LaunchFlags& flags, LaunchOptions* options) {
     options->coordinator = absl::StrCat("127.0.0.1:", port);
     return absl::OkStatus();
   }
-  if (host.empty() || IsLoopback(host)) {
+  if (host.empty() || runtime::IsLoopback(host)) {
     return Bad(absl::StrCat(
         "--nnodes is ", options->nodes, ", and --master-addr is ",
         host.empty() ? "not given" : absl::StrCat("'", host, "'"),
@@ -168,4 +168,4 @@ absl::StatusOr<LaunchOptions> ResolveLaunch(const LaunchFlags& flags,
   return options;
 }
 
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/launch/streams.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 // As given on a command line; what is empty was not given.
 struct LaunchFlags {
@@ -57,6 +57,6 @@ struct LaunchOptions {
 absl::StatusOr<LaunchOptions> ResolveLaunch(const LaunchFlags& flags,
                                             uint32_t cores);
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_OPTIONS_H_

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -204,4 +204,4 @@ TEST(LineSplitterTest, HoweverBytesCome) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -20,7 +20,7 @@
 #include "core/base/os.h"
 #include "core/base/status_macros.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 // The first that is no standard one: a shell can name it.
@@ -245,4 +245,4 @@ std::string SignalName(int number) {
                          : absl::StrCat("SIG", name);
 }
 
-}  // namespace weft::runtime
+}  // namespace weft::launch

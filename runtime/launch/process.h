@@ -27,7 +27,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/launch/descriptor.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 struct ChildOptions {
   std::vector<std::string> argv;  // [0] is a path
@@ -84,6 +84,6 @@ void KillOrphans();
 // "SIGKILL"; "signal 99" for those without a name.
 std::string SignalName(int number);
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_PROCESS_H_

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "nlohmann/json.hpp"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 constexpr uint64_t kMaxErrorFile = uint64_t{1} << 20;
@@ -72,7 +72,7 @@ std::string HowItEnded(const ChildEnd& end) {
 
 FirstCause FindFirstCause(Os& os, const std::string& error_directory,
                           const std::vector<RankEnd>& ends,
-                          const std::optional<JobFailure>& told) {
+                          const std::optional<runtime::JobFailure>& told) {
   const RankEnd* first = &*std::min_element(
       ends.begin(), ends.end(), [](const RankEnd& a, const RankEnd& b) {
         return Suspicion(a) < Suspicion(b);
@@ -131,4 +131,4 @@ bool WouldComeAgain(int exit_code) {
   return false;
 }
 
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -23,7 +23,7 @@
 #include "runtime/launch/attempt.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 struct FirstCause {
   uint32_t rank = 0;
@@ -40,7 +40,7 @@ std::string ErrorFile(const std::string& directory, uint32_t rank);
 // another host. Pre-condition: a rank has failed.
 FirstCause FindFirstCause(Os& os, const std::string& error_directory,
                           const std::vector<RankEnd>& ends,
-                          const std::optional<JobFailure>& told);
+                          const std::optional<runtime::JobFailure>& told);
 
 std::vector<std::string> ReportLines(const FirstCause& cause);
 
@@ -51,6 +51,6 @@ std::string HowItEnded(const ChildEnd& end);
 // user asked for cannot be done.
 bool WouldComeAgain(int exit_code);
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_REPORT_H_

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 namespace {
 
 constexpr size_t kLongestLine = size_t{64} << 10;
@@ -122,4 +122,4 @@ void LineSplitter::Finish(const Take& take) {
   if (!part_.empty()) take(std::exchange(part_, ""));
 }
 
-}  // namespace weft::runtime
+}  // namespace weft::launch

@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace weft::runtime {
+namespace weft::launch {
 
 enum class Stream { kOut = 0, kErr = 1 };
 
@@ -79,6 +79,6 @@ class LineSplitter {
   std::string part_;
 };
 
-}  // namespace weft::runtime
+}  // namespace weft::launch
 
 #endif  // WEFT_RUNTIME_LAUNCH_STREAMS_H_

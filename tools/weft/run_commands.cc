@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
 
 struct RunFlags {
-  runtime::LaunchFlags launch;
+  launch::LaunchFlags launch;
   std::string run_dir;
   std::string log_dir;
   std::string resume;
@@ -89,17 +89,17 @@ class RunJob {
       if (!path->empty()) *path = UserPath(context_->env, *path);
     }
     WEFT_ASSIGN_OR_RETURN(
-        launch_.options, runtime::ResolveLaunch(
+        launch_.options, launch::ResolveLaunch(
                              flags_.launch, runtime::AvailableCores(RealOs())));
     WEFT_RETURN_IF_ERROR(FindDirectory());
     WEFT_RETURN_IF_ERROR(MakeArguments());
     launch_.variables = context_->env.variables();
     launch_.log_directory = flags_.log_dir;
-    launch_.hub = runtime::CoordinatorHub;
+    launch_.hub = launch::CoordinatorHub;
     launch_.to_stdout = [](absl::string_view text) { Print(text, stdout); };
     launch_.to_stderr = [](absl::string_view text) { Print(text, stderr); };
     Announce();
-    absl::StatusOr<runtime::LaunchResult> result = runtime::Launch(launch_);
+    absl::StatusOr<launch::LaunchResult> result = launch::Launch(launch_);
     if (!result.ok()) {
       if (made_) RealOs().RemoveAll(launch_.directory).IgnoreError();
       return result.status();
@@ -177,7 +177,7 @@ class RunJob {
   }
 
   void Announce() const {
-    const runtime::LaunchOptions& options = launch_.options;
+    const launch::LaunchOptions& options = launch_.options;
     const std::string logs = flags_.log_dir.empty()
                                  ? JoinPath(launch_.directory, "logs")
                                  : flags_.log_dir;
@@ -188,11 +188,11 @@ class RunJob {
 
   CommandContext* const context_;
   RunFlags flags_;
-  runtime::LaunchJob launch_;
+  launch::LaunchJob launch_;
   bool made_ = false;  // the directory, by us
 };
 
-void AddLaunchFlags(Command* run, runtime::LaunchFlags* flags) {
+void AddLaunchFlags(Command* run, launch::LaunchFlags* flags) {
   run->Option("--nproc-per-node", &flags->nproc_per_node,
               "ranks on this host, or auto: one for each core; default 1");
   run->Option("--nnodes", &flags->nnodes, "hosts of the job; default 1");
