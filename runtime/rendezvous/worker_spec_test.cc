@@ -159,8 +159,24 @@ struct Good {
   const char* source;
 };
 
-TEST(WorkerSpecTest, Launchers) {
-  const Good cases[] = {
+void ExpectSpecs(const std::vector<Good>& cases) {
+  for (const Good& c : cases) {
+    SCOPED_TRACE(c.name);
+    absl::StatusOr<WorkerSpec> spec = SpecOf(c.variables, c.flags);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->rank, c.rank);
+    EXPECT_EQ(spec->ranks, c.ranks);
+    EXPECT_EQ(spec->local_rank, c.local_rank);
+    EXPECT_EQ(spec->local_ranks, c.local_ranks);
+    EXPECT_EQ(spec->coordinator, c.coordinator);
+    EXPECT_EQ(spec->meeting, c.meeting);
+    EXPECT_EQ(spec->hosts_coordinator, c.ranks > 1 && c.rank == 0);
+    EXPECT_THAT(spec->source, HasSubstr(c.source));
+  }
+}
+
+TEST(WorkerSpecTest, OfMpi) {
+  ExpectSpecs({
       {"nothing", {}, {}, 0, 1, 0, 1, "", "", "one process"},
       {"mpirun 4",
        OpenMpi4(),
@@ -178,6 +194,11 @@ TEST(WorkerSpecTest, Launchers) {
        2, "n1:4000", "", "mpirun"},
       {"mpich", Mpich(), RankFlags("", "", "127.0.0.1:4000"), 1, 2, 1, 2,
        "127.0.0.1:4000", "", "mpiexec"},
+  });
+}
+
+TEST(WorkerSpecTest, OfTorchrun) {
+  ExpectSpecs({
       {"torchrun", Torch(), {}, 1, 2, 1, 2, "", "a5c1-29500/0", "torchrun"},
       {"torchrun, restarted",
        With(Torch(), {{"TORCHELASTIC_RESTART_COUNT", "2"}}),
@@ -258,6 +279,11 @@ TEST(WorkerSpecTest, Launchers) {
        "",
        "",
        "RANK"},
+  });
+}
+
+TEST(WorkerSpecTest, OfSlurmAndKubernetes) {
+  ExpectSpecs({
       {"srun", Slurm(), {}, 4, 5, 0, 1, "gpu-a01:30427", "", "srun"},
       {"srun with an address",
        With(Slurm(), {{"MASTER_ADDR", "n9"}, {"MASTER_PORT", "77"}}),
@@ -291,6 +317,11 @@ TEST(WorkerSpecTest, Launchers) {
        "train-0.workers:29517",
        "",
        "Kubernetes"},
+  });
+}
+
+TEST(WorkerSpecTest, TheFirstCompleteSetWins) {
+  ExpectSpecs({
       {"torchrun wins over mpirun",
        With(OpenMpi5(), Torch()),
        {},
@@ -347,20 +378,7 @@ TEST(WorkerSpecTest, Launchers) {
        "127.0.0.1:4000",
        "",
        "flags"},
-  };
-  for (const Good& c : cases) {
-    SCOPED_TRACE(c.name);
-    absl::StatusOr<WorkerSpec> spec = SpecOf(c.variables, c.flags);
-    ASSERT_TRUE(spec.ok()) << spec.status();
-    EXPECT_EQ(spec->rank, c.rank);
-    EXPECT_EQ(spec->ranks, c.ranks);
-    EXPECT_EQ(spec->local_rank, c.local_rank);
-    EXPECT_EQ(spec->local_ranks, c.local_ranks);
-    EXPECT_EQ(spec->coordinator, c.coordinator);
-    EXPECT_EQ(spec->meeting, c.meeting);
-    EXPECT_EQ(spec->hosts_coordinator, c.ranks > 1 && c.rank == 0);
-    EXPECT_THAT(spec->source, HasSubstr(c.source));
-  }
+  });
 }
 
 // Whatever of a set is missing, rank 1 of 2 must not train by itself.

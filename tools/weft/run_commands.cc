@@ -23,6 +23,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
+constexpr int kUsage = 2;  // core/base/error.h
 
 struct RunFlags {
   launch::LaunchFlags launch;
@@ -103,6 +104,12 @@ class RunJob {
     if (!result.ok()) {
       if (made_) RealOs().RemoveAll(launch_.directory).IgnoreError();
       return result.status();
+    }
+    // As one process that is refused: its message is all there is to keep.
+    const bool begun =
+        RealOs().Exists(JoinPath(launch_.directory, "resolved_job.txtpb"));
+    if (made_ && !begun && result->exit_code == kUsage) {
+      RealOs().RemoveAll(launch_.directory).IgnoreError();
     }
     context_->stop_signal = result->stop_signal;
     context_->exit_code = result->exit_code;
