@@ -129,6 +129,7 @@ class GrpcRendezvous::Impl
   uint64_t heard_ WEFT_GUARDED_BY(mu_) = 0;
   absl::Status ended_ WEFT_GUARDED_BY(mu_);  // the job, or the connection
   absl::Status mine_ WEFT_GUARDED_BY(mu_);   // of Fail
+  bool late_ WEFT_GUARDED_BY(mu_) = false;   // ended_ came before mine_
   bool leaving_ WEFT_GUARDED_BY(mu_) = false;
   bool farewell_ WEFT_GUARDED_BY(mu_) = false;
   bool started_ WEFT_GUARDED_BY(mu_) = false;  // the stream, of which
@@ -482,6 +483,7 @@ void GrpcRendezvous::Impl::Fail(const absl::Status& cause) {
   MutexLock lock(&mu_);
   if (!mine_.ok()) return;
   mine_ = cause;
+  late_ = !ended_.ok();
   changed_.NotifyAll();
   if (!ended_.ok() || leaving_) return;
   ToCoordinator message;
@@ -493,8 +495,9 @@ void GrpcRendezvous::Impl::Fail(const absl::Status& cause) {
 }
 
 absl::Status GrpcRendezvous::Impl::Verdict(const absl::Status& mine) {
-  if (!IsOfAnotherRank(mine)) return mine;
   MutexLock lock(&mu_);
+  // What fails after the end may fail because of it.
+  if (!late_ && !IsOfAnotherRank(mine)) return mine;
   WaitUntil(NowNs() + kLastWordNs, [this] { return !ended_.ok() || closed_; });
   if (!ended_.ok()) return ended_;
   return MakeError(ErrorCode::kPeerLost, mine.message());

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "core/base/os.h"
+#include "runtime/rendezvous/agreement.h"
 #include "runtime/rendezvous/proof.h"
 
 namespace weft::runtime {
@@ -27,7 +27,6 @@ constexpr uint64_t kMaxBeatNs = 500'000'000;
 constexpr size_t kMaxValueBytes = size_t{1} << 30;
 constexpr size_t kMaxKeyBytes = 1024;
 constexpr size_t kMaxVisitors = 8192;
-constexpr size_t kMaxShown = 100;  // bytes of a value that differs
 
 std::string Seconds(uint64_t ns) {
   return absl::StrFormat("%.3g s", static_cast<double>(ns) * 1e-9);
@@ -36,25 +35,6 @@ std::string Seconds(uint64_t ns) {
 std::string WhoIs(const Hello& hello) {
   return absl::StrCat("rank ", hello.rank(), " (host ", hello.host(), ", pid ",
                       hello.pid(), ")");
-}
-
-std::string Shown(absl::string_view text) {
-  if (text.size() <= kMaxShown) return absl::StrCat("'", text, "'");
-  return absl::StrCat("'", text.substr(0, kMaxShown), "...'");
-}
-
-// Of texts of several lines, the first in which they differ.
-std::pair<std::string, std::string> Differing(const std::string& a,
-                                              const std::string& b) {
-  const std::vector<absl::string_view> in_a = absl::StrSplit(a, '\n');
-  const std::vector<absl::string_view> in_b = absl::StrSplit(b, '\n');
-  size_t i = 0;
-  while (i < in_a.size() && i < in_b.size() && in_a[i] == in_b[i]) ++i;
-  const auto line = [i](const std::vector<absl::string_view>& lines) {
-    return i < lines.size() ? Shown(absl::StripAsciiWhitespace(lines[i]))
-                            : std::string("nothing more");
-  };
-  return {line(in_a), line(in_b)};
 }
 
 }  // namespace
@@ -214,7 +194,7 @@ bool Meeting::Agrees(const Hello& hello) {
                                    b.name(), "'"));
     }
     if (a.value() == b.value()) continue;
-    const auto [mine, theirs] = Differing(a.value(), b.value());
+    const auto [mine, theirs] = FirstDifference(a.value(), b.value());
     return disagree(absl::StrCat("ranks differ in the ", a.name(), ": ", who,
                                  " has ", mine, ", ", WhoIs(first), " has ",
                                  theirs));
@@ -335,7 +315,7 @@ std::optional<std::string> Meeting::Collect(uint64_t visitor,
   if (part.key().size() > kMaxKeyBytes ||
       value.size() + part.data().size() > kMaxValueBytes) {
     Decide(visitors_[visitor].rank, ErrorCode::kInternal,
-           absl::StrCat("it says more of '", part.key().substr(0, kMaxShown),
+           absl::StrCat("it says more of '", part.key().substr(0, kMaxKeyBytes),
                         "' than ", kMaxValueBytes, " bytes"),
            false);
     parts.clear();

@@ -153,9 +153,9 @@ absl::Status CheckAllLabels(const Prepared& prepared) {
       classes, LabelsOf(data.has_eval() ? data.eval() : data.train()));
 }
 
-// Before anything of that size is allocated. All ranks of a process take as
-// much.
-absl::Status CheckMemory(Os& os, const Prepared& prepared) {
+// Before anything of that size is allocated. All ranks of a host take as much.
+absl::Status CheckMemory(Os& os, const RankLink& link,
+                         const Prepared& prepared) {
   const std::vector<Device*> devices = prepared.devices.pointers();
   // What the session will reserve, and nothing else.
   runtime::SessionMemory memory(devices);
@@ -178,9 +178,11 @@ absl::Status CheckMemory(Os& os, const Prepared& prepared) {
     host += planned;
     here.push_back(devices[d]->Name());
   }
-  host *= prepared.share.ranks;
+  host *= link.ranks_of_host;
   const MemoryLimit limit = HostMemoryLimit(os);
-  if (host <= limit.bytes) return CheckAddressSpace(host);
+  if (host <= limit.bytes) {
+    return CheckAddressSpace(link.process ? host / link.ranks_of_host : host);
+  }
   return MakeError(
       ErrorCode::kOutOfMemory,
       absl::StrCat(here.empty() ? "the host" : absl::StrJoin(here, ", "),
@@ -242,6 +244,8 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   WEFT_ASSIGN_OR_RETURN(
       out->share, ShareOfRank(job, options.link.rank, options.link.ranks));
   out->threads = options.link.threads;
+  // Threads of a process have one first core.
+  out->binds = options.link.process || out->share.rank == 0;
   if (out->threads == nullptr) {
     WEFT_ASSIGN_OR_RETURN(
         out->own_threads,
@@ -271,7 +275,7 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   if (!programs.ok()) return programs.status();
   out->programs = *std::move(programs);
   if (options.check_memory) {
-    WEFT_RETURN_IF_ERROR(CheckMemory(*options.os, *out));
+    WEFT_RETURN_IF_ERROR(CheckMemory(*options.os, options.link, *out));
   }
   WEFT_RETURN_IF_ERROR(CheckAllLabels(*out));
   return out;
@@ -280,7 +284,7 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
 runtime::SessionOptions SessionOptionsOf(const Prepared& prepared) {
   runtime::SessionOptions options;
   options.on_worker_start = [&prepared](size_t worker) {
-    if (worker == 0 && prepared.share.rank == 0) {
+    if (worker == 0 && prepared.binds) {
       prepared.threads->BindCaller();
     }
   };

@@ -29,6 +29,7 @@ struct Prepared {
   std::unique_ptr<runtime::HostThreads> own_threads;
   // These or, of one rank of several, those of the process.
   const runtime::HostThreads* threads = nullptr;
+  bool binds = true;  // the first worker takes the first core
   JobDevices devices;
   std::unique_ptr<data::Samples> train_data;
   std::unique_ptr<data::Samples> eval_data;  // null: nothing to evaluate on

@@ -5,11 +5,15 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "runtime/rendezvous/worker_spec.h"
 #include "tools/weft/commands.h"
 
 namespace weft {
@@ -61,7 +65,11 @@ struct TrainFlags {
   std::string dump_passes;  // empty: all
   uint64_t launch_order_seed = 0;
   uint64_t virtual_ranks = 1;
+  runtime::LauncherFlags launcher;
+  std::string transport;
   std::string transport_options;
+  std::string peer_timeout;
+  std::string join_timeout;
   bool profile = false;
   bool json = false;
   bool quiet = false;
@@ -90,6 +98,7 @@ TrainOptions MakeOptions(const CommandContext& context,
   options.launch_order_seed = flags.launch_order_seed;
   options.sets = flags.sets;
   options.virtual_ranks = static_cast<uint32_t>(flags.virtual_ranks);
+  options.transport = flags.transport;
   options.transport_options = flags.transport_options;
   if (flags.profile) options.profile = ProfileWindow{};
   options.progress = !flags.quiet;
@@ -150,6 +159,49 @@ void PrintTrain(const TrainResult& result, bool json) {
   }
 }
 
+// Seconds, such as "3.5"; nothing where the text is empty.
+absl::Status ReadSeconds(absl::string_view name, const std::string& text,
+                         uint64_t* ns) {
+  if (text.empty()) return absl::OkStatus();
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds) && seconds >= 0.1 && seconds <= 1e6) {
+    *ns = static_cast<uint64_t>(seconds * 1e9);
+    return absl::OkStatus();
+  }
+  return MakeError(
+      ErrorCode::kBadValue,
+      absl::StrCat(name, " is '", text, "', expected seconds, 0.1 to 1000000"));
+}
+
+// Of which job this process is a rank, by what started it.
+absl::Status FindWorker(const CommandContext& context, const TrainFlags& flags,
+                        TrainOptions* options) {
+  WEFT_ASSIGN_OR_RETURN(runtime::WorkerSpec spec,
+                        runtime::WorkerSpecFrom(context.env, flags.launcher));
+  WEFT_RETURN_IF_ERROR(ReadSeconds("--peer-timeout", flags.peer_timeout,
+                                   &options->peer_timeout_ns));
+  WEFT_RETURN_IF_ERROR(ReadSeconds("--join-timeout", flags.join_timeout,
+                                   &options->join_timeout_ns));
+  const bool several = spec.ranks > 1;
+  if (several && flags.virtual_ranks > 1) {
+    return MakeError(ErrorCode::kBadLaunch,
+                     absl::StrCat("--virtual-ranks ", flags.virtual_ranks,
+                                  " in a process that is one of ", spec.ranks,
+                                  " ranks (", spec.source, ")"));
+  }
+  if (!several && flags.virtual_ranks == 1 &&
+      !(flags.transport_options.empty() && flags.transport.empty())) {
+    return MakeError(ErrorCode::kBadValue,
+                     "--transport and --transport-options are of what is "
+                     "between ranks; one rank has nothing there (see "
+                     "--virtual-ranks)");
+  }
+  if (several || !spec.run_directory.empty()) {
+    options->worker = std::move(spec);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
   if (flags.job.empty() && flags.resume.empty()) {
     return MakeError(ErrorCode::kBadValue,
@@ -165,12 +217,8 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
                      absl::StrCat("--virtual-ranks is ", flags.virtual_ranks,
                                   ", expected 1 to ", kMaxVirtualRanks));
   }
-  if (flags.virtual_ranks == 1 && !flags.transport_options.empty()) {
-    return MakeError(ErrorCode::kBadValue,
-                     "--transport-options is of the transport between ranks; "
-                     "one rank has none (see --virtual-ranks)");
-  }
   TrainOptions options = MakeOptions(*context, flags);
+  WEFT_RETURN_IF_ERROR(FindWorker(*context, flags, &options));
   options.on_session = [](runtime::Session* session) {
     g_session.store(session);
   };
@@ -182,6 +230,9 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
   g_session.store(nullptr);
   if (!result.ok()) return result.status();
   if (result->stopped) context->stop_signal = g_signal.load();
+  if (options.worker.has_value() && options.worker->rank != 0) {
+    return absl::OkStatus();  // the first has told
+  }
   PrintTrain(*result, flags.json);
   return absl::OkStatus();
 }
@@ -199,6 +250,30 @@ absl::Status RunEval(CommandContext* context, const TrainFlags& flags) {
                 result.loss, result.samples);
   }
   return absl::OkStatus();
+}
+
+// Of a process that is one rank of several. What launchers set in the
+// environment needs none of them.
+void AddRankFlags(Command* command, TrainFlags* flags) {
+  runtime::LauncherFlags& launcher = flags->launcher;
+  command->Option("--launcher", &launcher.launcher,
+                  "what started this process: auto, env, mpi, slurm or none");
+  command->Option("--rank", &launcher.rank,
+                  "which rank this process is, from 0 on");
+  command->Option("--ranks", &launcher.ranks, "how many there are");
+  command->Option("--local-rank", &launcher.local_rank,
+                  "which of the ranks of this host it is");
+  command->Option("--local-ranks", &launcher.local_ranks,
+                  "how many are on this host");
+  command->Option("--coordinator", &launcher.coordinator,
+                  "HOST:PORT where the ranks meet; rank 0 listens there");
+  command->Option("--transport", &flags->transport,
+                  "between ranks, the best first, such as shm,grpc; default "
+                  "auto");
+  command->Option("--peer-timeout", &flags->peer_timeout,
+                  "seconds of silence after which a rank is lost; default 3.5");
+  command->Option("--join-timeout", &flags->join_timeout,
+                  "seconds that all ranks have to come; default 300");
 }
 
 }  // namespace
@@ -224,6 +299,7 @@ void AddTrainCommands(CommandLine* line, CommandContext* context) {
                 "same bits");
   train->Option("--virtual-ranks", &flags->virtual_ranks,
                 "runs the job on so many ranks, all threads of this process");
+  AddRankFlags(train, flags.get());
   train->Option("--transport-options", &flags->transport_options,
                 "of the transport between ranks, for example "
                 "delay_seed=7&delay_max=8");

@@ -12,15 +12,13 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/observe/run_directory.h"
 #include "tools/weft/prepare.h"
+#include "tools/weft/process_rank.h"
 #include "tools/weft/scalar_sinks.h"
 #include "tools/weft/state_io.h"
 #include "tools/weft/training_run.h"
 #include "tools/weft/virtual_ranks.h"
 
 namespace weft {
-namespace {
-
-// Empty for a checkpoint outside of a run, which needs a job file beside it.
 absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
   std::string directory = RunDirectoryOf(*options.os, options.resume);
   if (!directory.empty() || !options.job_path.empty()) return directory;
@@ -30,8 +28,6 @@ absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
                                 "resolved_job.txtpb); a checkpoint alone needs "
                                 "the job file too"));
 }
-
-}  // namespace
 
 std::string RunDirectoryOf(Os& os, const std::string& path) {
   namespace fs = std::filesystem;
@@ -54,6 +50,7 @@ std::string MetricsText(const EvalResult& eval) {
 }
 
 absl::StatusOr<TrainResult> Train(const TrainOptions& options) {
+  if (options.worker.has_value()) return TrainProcessRank(options);
   TrainOptions resolved = options;
   if (!options.resume.empty()) {
     WEFT_ASSIGN_OR_RETURN(resolved.resume, ResumedDirectory(options));

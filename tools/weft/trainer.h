@@ -38,7 +38,9 @@
 #include "runtime/observe/profile_report.h"
 #include "runtime/pool/host_threads.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "runtime/rendezvous/worker_spec.h"
 #include "runtime/session/session.h"
+#include "runtime/wire/wire.h"
 
 namespace weft {
 
@@ -48,14 +50,17 @@ struct ProfileWindow {
   uint64_t steps = 50;
 };
 
-// One rank of several. Borrows what it points to.
+// One rank of several, or one process that others watch. Borrows what it
+// points to.
 struct RankLink {
   uint32_t rank = 0;
   uint32_t ranks = 1;
   runtime::Rendezvous* rendezvous = nullptr;       // null: no other ranks
   std::vector<runtime::WireTransport> transports;  // the best first
   const runtime::HostThreads* threads = nullptr;   // of all ranks of a process
-  DomainConfig domain;  // of this rank, without options
+  DomainConfig domain;         // of this rank, without options
+  uint32_t ranks_of_host = 1;  // that take of the same memory
+  bool process = false;        // it has one of its own, with a log of its own
 };
 
 struct TrainOptions {
@@ -76,8 +81,17 @@ struct TrainOptions {
   int64_t started_ns = 0;    // RealClock at the program's start; 0: not timed
   // Ranks as threads of this process; Train runs them all.
   uint32_t virtual_ranks = 1;
-  // Options of the transport between them, as a device's: "delay_max=8&...".
+  // This process is a rank of several, or launched as if; Train runs that one.
+  std::optional<runtime::WorkerSpec> worker;
+  // Transports between ranks, the best first: "shm,grpc". Empty or "auto": what
+  // suits ranks of their kind.
+  std::string transport;
+  // Options of the one transport, as a device's: "delay_max=8&...".
   std::string transport_options;
+  // Of ranks that are processes: how long one may be silent, and how long all
+  // have to come.
+  uint64_t peer_timeout_ns = 3'500'000'000;
+  uint64_t join_timeout_ns = 300'000'000'000;
   RankLink link;  // of the one rank that a run is
   Os* os = &RealOs();
   Clock* clock = &RealClock();

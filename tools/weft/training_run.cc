@@ -86,6 +86,7 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   if (!status.ok() && options_.link.rendezvous != nullptr) {
     options_.link.rendezvous->Fail(options_.link.rank, status);
     if (session_ != nullptr) session_->GiveUp(status);
+    status = options_.link.rendezvous->Verdict(options_.link.rank, status);
   }
   if (status.ok()) return result_;
   if (log_ != nullptr) {
@@ -134,20 +135,20 @@ std::string TrainingRun::RankFile(absl::string_view folder,
 }
 
 void TrainingRun::Talk(const std::string& line) {
+  if (log_ != nullptr) log_->Write("training_run.cc", __LINE__, line);
   if (!leads()) return;
   if (progress_ != nullptr) progress_->Clear();
-  if (log_ != nullptr) log_->Write("training_run.cc", __LINE__, line);
   std::fprintf(options_.talk, "weft: %s\n", line.c_str());
   std::fflush(options_.talk);
 }
 
 absl::Status TrainingRun::ExecuteSteps() {
   // One log of a process: it has what the libraries say, too.
-  if (leads()) {
+  if (leads() || options_.link.process) {
     WEFT_ASSIGN_OR_RETURN(
         log_, observe::RunLog::Open(*options_.os, *options_.clock,
                                     directory_.File(RankFile("logs", "log")),
-                                    /*rank=*/0, options_.link.ranks));
+                                    options_.link.rank, options_.link.ranks));
   }
   ForgetFailures();
   // A run that is resumed keeps its own until this job has proved to fit.
@@ -370,6 +371,13 @@ absl::Status TrainingRun::StartState() {
 
 absl::Status TrainingRun::Resume() {
   if (leads()) checkpoint::Recover(*options_.os, directory_.path());
+  if (options_.link.rendezvous != nullptr) {
+    // Nobody reads what the leader still puts in order.
+    WEFT_RETURN_IF_ERROR(
+        options_.link.rendezvous
+            ->AllGather(options_.link.rank, "resume/recovered", "")
+            .status());
+  }
   WEFT_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
                         checkpoint::Load(*options_.os, options_.resume));
   WEFT_RETURN_IF_ERROR(state_->Fill(loaded));

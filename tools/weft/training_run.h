@@ -6,7 +6,8 @@
 //
 // With several ranks each has a TrainingRun of its own, which runs the same
 // programs for the same steps. The first, which *leads*, tells people and
-// leaves the files; the others leave what concerns them alone (traces, errors).
+// leaves the files; the others leave what concerns them alone (traces, errors,
+// and the log of a process).
 // They stop together: at the end of a chunk of steps all ask each other.
 //
 // Sinks call OnStep and OnEvalBatch on a worker while the calling thread waits
@@ -58,6 +59,10 @@ struct EvalSums {
   EvalResult Result(int64_t text_bytes) const;
 };
 
+// The run directory that `options.resume` names, or lies in. Empty for a
+// checkpoint outside of one, which needs a job file beside it.
+absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options);
+
 class TrainingRun {
  public:
   TrainingRun(const TrainOptions& options, const job::Job& job,
@@ -70,6 +75,9 @@ class TrainingRun {
   // errors/rank_00000.json, or, where nothing of a new run has begun yet, no
   // run directory. Call once.
   absl::StatusOr<TrainResult> Execute();
+
+  // Steps that are done; from any thread.
+  uint64_t reached() const { return reached_; }
 
  private:
   absl::Status ExecuteSteps();

@@ -13,7 +13,7 @@
 #include "runtime/pool/host_threads.h"
 #include "runtime/pool/thread.h"
 #include "runtime/rendezvous/local_rendezvous.h"
-#include "tools/weft/devices.h"
+#include "tools/weft/many_ranks.h"
 #include "tools/weft/ranks.h"
 #include "tools/weft/training_run.h"
 
@@ -23,8 +23,6 @@ namespace {
 // How long a rank waits for the others where they meet: each compiles for
 // itself, and evaluates and saves at its own pace.
 constexpr uint64_t kMeetNs = 600'000'000'000;
-// Of what the ranks tell each other besides the plugin's own frames.
-constexpr uint32_t kWireVersion = 1;
 constexpr absl::string_view kTransport = "loopback";
 
 class VirtualRanks {
@@ -52,33 +50,10 @@ class VirtualRanks {
  private:
   // What all ranks share, and what they would all refuse.
   absl::Status Prepare() {
-    if (options_.profile.has_value()) {
-      return MakeError(ErrorCode::kBadValue,
-                       absl::StrCat("a profile is of a job on one rank, this "
-                                    "one runs on ",
-                                    options_.virtual_ranks));
-    }
+    WEFT_RETURN_IF_ERROR(CheckManyRanks(options_, options_.virtual_ranks));
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
-    if (options_.launch_order_seed != 0) {
-      return MakeError(ErrorCode::kBadValue,
-                       "--launch-order-seed: ranks that each take an order of "
-                       "their own would wait for each other");
-    }
-    auto transport_options = ParsePluginOptions(options_.transport_options);
-    if (!transport_options.ok()) {
-      return MakeError(
-          ErrorCode::kBadValue,
-          absl::StrCat("transport ", transport_options.status().message()));
-    }
-    domain_options_ = *std::move(transport_options);
-    WEFT_ASSIGN_OR_RETURN(
-        const Plugin* plugin,
-        Plugin::Load(std::string(kTransport), options_.plugins));
-    WEFT_ASSIGN_OR_RETURN(transport_, Transport::Create(*plugin));
-    // Which options there are only the plugin knows.
-    DomainConfig first = DomainOf(0);
-    first.options = domain_options_;
-    WEFT_RETURN_IF_ERROR(transport_->Open(first).status());
+    WEFT_RETURN_IF_ERROR(
+        transports_.Load(options_, {std::string(kTransport)}, DomainOf(0)));
     WEFT_ASSIGN_OR_RETURN(threads_, runtime::HostThreads::Install(
                                         *options_.os, job_.runtime().threads(),
                                         job_.runtime().bind_threads()));
@@ -108,7 +83,7 @@ class VirtualRanks {
     DomainConfig domain;
     domain.rank = rank;
     domain.world = options_.virtual_ranks;
-    domain.wire_version = kWireVersion;
+    domain.wire_version = kRankWireVersion;
     domain.job = job_.name();
     domain.epoch = epoch_;
     return domain;
@@ -119,7 +94,8 @@ class VirtualRanks {
     options->link.rank = rank;
     options->link.ranks = options_.virtual_ranks;
     options->link.rendezvous = &meeting_;
-    options->link.transports = {{&*transport_, domain_options_}};
+    options->link.transports = transports_.wire();
+    options->link.ranks_of_host = options_.virtual_ranks;
     options->link.threads = threads_.get();
     options->link.domain = DomainOf(rank);
     if (rank != 0) {
@@ -154,9 +130,8 @@ class VirtualRanks {
   const TrainOptions& options_;
   const job::Job& job_;
   const uint64_t epoch_;
-  std::vector<std::pair<std::string, std::string>> domain_options_;
   runtime::LocalRendezvous meeting_;
-  std::optional<Transport> transport_;
+  RankTransports transports_;
   std::unique_ptr<runtime::HostThreads> threads_;
   std::vector<std::unique_ptr<TrainOptions>> rank_options_;
   std::vector<std::unique_ptr<job::Job>> jobs_;
