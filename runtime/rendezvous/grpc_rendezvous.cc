@@ -128,8 +128,9 @@ class GrpcRendezvous::Impl
   uint64_t next_call_ WEFT_GUARDED_BY(mu_) = 1;
   uint64_t heard_ WEFT_GUARDED_BY(mu_) = 0;
   absl::Status ended_ WEFT_GUARDED_BY(mu_);  // the job, or the connection
-  absl::Status mine_ WEFT_GUARDED_BY(mu_);   // of Fail
-  bool late_ WEFT_GUARDED_BY(mu_) = false;   // ended_ came before mine_
+  std::optional<ErrorCode> told_ WEFT_GUARDED_BY(mu_);  // of the first failure
+  absl::Status mine_ WEFT_GUARDED_BY(mu_);              // of Fail
+  bool late_ WEFT_GUARDED_BY(mu_) = false;  // ended_ came before mine_
   bool leaving_ WEFT_GUARDED_BY(mu_) = false;
   bool farewell_ WEFT_GUARDED_BY(mu_) = false;
   bool started_ WEFT_GUARDED_BY(mu_) = false;  // the stream, of which
@@ -387,6 +388,7 @@ void GrpcRendezvous::Impl::Enter(const std::string& challenge) {
 // To all but whose failure it is, it is the loss of a peer, unless it is
 // everybody's.
 void GrpcRendezvous::Impl::HearFailure(const rendezvous::Failure& failure) {
+  if (ended_.ok()) told_ = CodeOf(failure.code());
   const bool own = failure.common() || failure.rank() == options_.rank;
   End(own ? TextError(failure.code(), failure.text())
           : MakeError(ErrorCode::kPeerLost, failure.text()));
@@ -496,8 +498,10 @@ void GrpcRendezvous::Impl::Fail(const absl::Status& cause) {
 
 absl::Status GrpcRendezvous::Impl::Verdict(const absl::Status& mine) {
   MutexLock lock(&mu_);
-  // What fails after the end may fail because of it.
-  if (!late_ && !IsOfAnotherRank(mine)) return mine;
+  // What fails after the end may fail because of it, or as the first did.
+  if (!IsOfAnotherRank(mine) && (!late_ || told_ == ErrorCodeOf(mine))) {
+    return mine;
+  }
   WaitUntil(NowNs() + kLastWordNs, [this] { return !ended_.ok() || closed_; });
   if (!ended_.ok()) return ended_;
   return MakeError(ErrorCode::kPeerLost, mine.message());

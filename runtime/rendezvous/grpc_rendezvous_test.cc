@@ -160,6 +160,24 @@ TEST_F(GrpcRendezvousTest, TheCauseIsWhoHadIt) {
   EXPECT_EQ(coordinator_->failure()->rank, 1u);
 }
 
+// After the end, what a rank fails with is a consequence, unless it is the
+// same.
+TEST_F(GrpcRendezvousTest, LateFailures) {
+  JoinAll(3);
+  const absl::Status first = MakeError(ErrorCode::kBadJob, "batch");
+  const absl::Status other = MakeError(ErrorCode::kWriteFailed, "no directory");
+  ranks_[0]->Fail(0, first);
+  for (uint32_t r : {1, 2}) {
+    EXPECT_FALSE(ranks_[r]->AllGather(r, "never", "").ok());
+  }
+  ranks_[1]->Fail(1, first);
+  ranks_[2]->Fail(2, other);
+  EXPECT_EQ(ranks_[1]->Verdict(1, first), first);
+  const absl::Status verdict = ranks_[2]->Verdict(2, other);
+  EXPECT_TRUE(IsError(verdict, ErrorCode::kPeerLost)) << verdict;
+  EXPECT_THAT(std::string(verdict.message()), HasSubstr("WEFT-1004: batch"));
+}
+
 TEST_F(GrpcRendezvousTest, ARankThatDiesIsNamed) {
   JoinAll(3);
   std::thread dies([&] { ranks_[2].reset(); });

@@ -392,6 +392,12 @@ void Meeting::Lost(uint32_t rank, const std::string& how) {
          absl::StrCat(NameOf(rank), " is lost: ", how), false);
 }
 
+void Meeting::Dismiss(uint32_t rank) {
+  ranks_[rank].gone = ranks_[rank].progress.gone = true;
+  visitors_.erase(ranks_[rank].visitor);
+  outlet_.Close(ranks_[rank].visitor);
+}
+
 std::string Meeting::NameOf(uint32_t rank) const {
   if (rank < ranks_.size() && ranks_[rank].joined) {
     return WhoIs(ranks_[rank].hello);
@@ -502,9 +508,10 @@ void Meeting::CheckTimes(uint64_t now) {
     const Rank& rank = ranks_[r];
     if (!rank.joined || rank.gone) continue;
     if (now < rank.heard + options_.silence_ns) continue;
-    return Lost(
-        r, absl::StrCat("it has been silent for ", Seconds(options_.silence_ns),
-                        ", at step ", rank.progress.step));
+    Lost(r,
+         absl::StrCat("it has been silent for ", Seconds(options_.silence_ns),
+                      ", at step ", rank.progress.step));
+    return Dismiss(r);  // it may never read that; nobody waits for it
   }
   if (weak_.has_value() && now >= weak_until_) {
     Decide(weak_->rank(), ErrorCode::kPeerLost,

@@ -117,6 +117,7 @@ class Meeting {
   void Put(const std::string& key, const std::string& value);
   void Get(const Waiting& waiting, const std::string& key);
   void Lost(uint32_t rank, const std::string& how);
+  void Dismiss(uint32_t rank);
   void Decide(uint32_t rank, ErrorCode code, const std::string& text,
               bool common);
   void TellFailure(uint64_t visitor);

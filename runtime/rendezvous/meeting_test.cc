@@ -294,6 +294,13 @@ TEST_F(MeetingTest, DeadRanksAreTold) {
   EXPECT_EQ(Failure(),
             "rank 1 (host host1, pid 101) is lost: it has been silent for 3.5 "
             "s, at step 42");
+  // It is told, but nobody waits for it to hear.
+  EXPECT_TRUE(Last(11).has_failure());
+  EXPECT_TRUE(closed_.count(11));
+  EXPECT_FALSE(meeting_->over());
+  meeting_->Left(10, now_);
+  meeting_->Left(12, now_);
+  EXPECT_TRUE(meeting_->over());
 }
 
 // A coordinator that did not run knows nothing of what others did meanwhile.

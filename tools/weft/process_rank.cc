@@ -40,7 +40,7 @@ using runtime::WorkerSpec;
 
 // How long the process of the coordinator stays for ranks that have not heard
 // of the end yet.
-constexpr uint64_t kFarewellNs = 10'000'000'000;
+constexpr uint64_t kFarewellNs = 5'000'000'000;
 constexpr size_t kMaxDomainSecret = 64;
 
 class ProcessRank {
