@@ -63,9 +63,7 @@ class ProcessRank {
     }
     if (coordinator_ != nullptr) coordinator_->WaitForEnd(kFarewellNs);
     if (status.ok()) return result;
-    status = Annotate(status, absl::StrCat("rank ", spec_.rank));
-    LeaveErrorFile(status);
-    return status;
+    return Annotate(status, absl::StrCat("rank ", spec_.rank));
   }
 
  private:
@@ -78,7 +76,6 @@ class ProcessRank {
   absl::StatusOr<observe::RunDirectory> FindDirectory(const job::Job& job);
   absl::StatusOr<observe::RunDirectory> MakeDirectory(const job::Job& job);
   absl::Status Link(const job::Job& job);
-  void LeaveErrorFile(const absl::Status& status);
   bool leads() const { return spec_.rank == 0; }
 
   TrainOptions options_;
@@ -90,7 +87,6 @@ class ProcessRank {
   std::unique_ptr<runtime::GrpcRendezvous> meeting_;
   RankTransports transports_;
   std::unique_ptr<runtime::HostThreads> threads_;
-  uint64_t reached_ = 0;  // steps
 };
 
 absl::Status ProcessRank::StartCoordinator(const std::string& listen) {
@@ -303,20 +299,7 @@ absl::StatusOr<TrainResult> ProcessRank::Work() {
   WEFT_RETURN_IF_ERROR(ShareOfRank(job, spec_.rank, spec_.ranks).status());
   WEFT_ASSIGN_OR_RETURN(observe::RunDirectory directory, FindDirectory(job));
   LOG(INFO) << Describe(spec_);
-  TrainingRun run(options_, job, std::move(directory));
-  absl::StatusOr<TrainResult> result = run.Execute();
-  reached_ = run.reached();
-  return result;
-}
-
-// For a launcher, which also starts ranks that leave nothing in a run
-// directory.
-void ProcessRank::LeaveErrorFile(const absl::Status& status) {
-  if (spec_.error_file.empty()) return;
-  const absl::Status written = WriteFileAtomically(
-      *options_.os, spec_.error_file,
-      observe::FailureJson({status, spec_.rank, reached_}, *options_.clock));
-  if (!written.ok()) LOG(WARNING) << written.message();
+  return TrainingRun(options_, job, std::move(directory)).Execute();
 }
 
 }  // namespace

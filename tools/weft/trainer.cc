@@ -19,6 +19,7 @@
 #include "tools/weft/virtual_ranks.h"
 
 namespace weft {
+
 absl::StatusOr<std::string> ResumedDirectory(const TrainOptions& options) {
   std::string directory = RunDirectoryOf(*options.os, options.resume);
   if (!directory.empty() || !options.job_path.empty()) return directory;

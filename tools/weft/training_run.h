@@ -76,9 +76,6 @@ class TrainingRun {
   // run directory. Call once.
   absl::StatusOr<TrainResult> Execute();
 
-  // Steps that are done; from any thread.
-  uint64_t reached() const { return reached_; }
-
  private:
   absl::Status ExecuteSteps();
   void ForgetFailures();
