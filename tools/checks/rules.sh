@@ -31,7 +31,7 @@ forbid 'only core/base/env.cc reads the environment' \
   '^core/base/env\.cc:|getenv\("TEST_[A-Z0-9]+"\)|^[^:]*:[0-9]*: *(//|\*|/\*)' \
   '\bgetenv\b|\benviron\b' "${code[@]}"
 forbid 'no vendor or wire outside its place' \
-  '^(transport/grpc|runtime/rendezvous)/' '# *include *[<"]grpc' "${code[@]}"
+  '^(transport/grpc|runtime/rendezvous|benchmarks/transport)/' '# *include *[<"]grpc' "${code[@]}"
 # for (x : *F()) and for (x : F().value()) read what is gone before the first
 # turn.
 forbid 'a range-for over a temporary StatusOr' "$never" \

@@ -142,6 +142,7 @@ bool Call::TryEnd() {
 ClientCall::ClientCall(CallOwner* owner, std::shared_ptr<grpc::Channel> channel,
                        grpc::CompletionQueue* queue)
     : Call(owner),
+      queue_(queue),
       channel_(std::move(channel)),
       context_(std::make_unique<grpc::ClientContext>()),
       stream_(grpc::GenericStub(channel_).PrepareCall(
@@ -150,6 +151,10 @@ ClientCall::ClientCall(CallOwner* owner, std::shared_ptr<grpc::Channel> channel,
 }
 
 void ClientCall::Start() {
+  // The port's thread may sleep, and there is a deadline to watch now.
+  if (Begin(/*write=*/false)) {
+    alarm_.Set(queue_, gpr_now(GPR_CLOCK_MONOTONIC), &awake_tag_);
+  }
   if (Begin(/*write=*/false)) stream_->StartCall(&start_tag_);
 }
 

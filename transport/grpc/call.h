@@ -9,6 +9,7 @@
 #ifndef WEFT_TRANSPORT_GRPC_CALL_H_
 #define WEFT_TRANSPORT_GRPC_CALL_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -131,13 +132,17 @@ class ClientCall final : public Call {
   bool EndCall() override;
   void OnStarted(bool ok);
   void OnFinished(bool ok);
+  void OnAwake(bool) { Back(); }
 
+  grpc::CompletionQueue* const queue_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
   grpc::Status status_;
+  grpc::Alarm alarm_;
   MemberTag<ClientCall, &ClientCall::OnStarted> start_tag_{this};
   MemberTag<ClientCall, &ClientCall::OnFinished> finish_tag_{this};
+  MemberTag<ClientCall, &ClientCall::OnAwake> awake_tag_{this};
 };
 
 class ServerCall final : public Call {

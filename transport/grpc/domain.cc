@@ -8,7 +8,6 @@
 #include <fstream>
 #include <utility>
 
-#include "transport/grpc/certificates.h"
 #include "transport/grpc/proof.h"
 
 namespace weft_grpc {
@@ -104,24 +103,20 @@ std::string GrpcDomain::Listen() {
   Locked lock(&shared_);
   CheckOpen();
   if (!address_.empty()) return address_;
-  const std::string where =
-      options_.host + ", port " + std::to_string(options_.port);
-  if (!deaf_) {
-    // No call comes in, or is looked at, before the lock is let go.
+  const std::string where = JoinAddress(options_.host, options_.port);
+  std::string why = WhyNotListen(options_.host, options_.port);
+  if (why.empty() && !deaf_) {
+    // No call that comes in is looked at before the lock is let go.
     const int port = port_->Listen(options_.host, options_.port);
     deaf_ = port == 0;
     const std::string& host =
         options_.advertise.empty() ? options_.host : options_.advertise;
-    const bool six = host.find(':') != std::string::npos;
-    if (!deaf_) {
-      address_ = kAddress + (six ? "[" + host + "]" : host) + ":" +
-                 std::to_string(port) + " " + token_;
-    }
+    address_ = kAddress + JoinAddress(host, port) + " " + token_;
   }
-  if (deaf_) {
-    throw Error(WEFT_INTERNAL, "cannot listen at " + where +
-                                   ": no address of this machine, or taken "
-                                   "by another process");
+  if (why.empty() && deaf_) why = "gRPC could not";
+  if (!why.empty()) {
+    address_.clear();
+    throw Error(WEFT_INTERNAL, "cannot listen at " + where + ": " + why);
   }
   return address_;
 }

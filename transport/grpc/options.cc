@@ -2,7 +2,8 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,7 +94,7 @@ void CheckTogether(const Options& o, bool secret, bool insecure) {
   if (!insecure) {
     throw Error(WEFT_INVALID, what + "; option insecure=1 allows it");
   }
-  weft_sdk::Host::Log(WEFT_LOG_WARNING, "grpc: " + what + " (insecure=1)");
+  weft_sdk::Host::Log(WEFT_LOG_WARNING, what + " (insecure=1)");
 }
 
 }  // namespace
@@ -114,6 +115,38 @@ bool SplitAddress(const std::string& text, std::string* host, int* port) {
   }
   *port = std::stoi(number);
   return *port <= 65535 && IsNumeric(*host);
+}
+
+std::string JoinAddress(const std::string& host, int port) {
+  const bool six = host.find(':') != std::string::npos;
+  return (six ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+std::string WhyNotListen(const std::string& host, int port) {
+  union {
+    sockaddr any;
+    sockaddr_in four;
+    sockaddr_in6 six;
+  } at{};
+  if (host.find(':') == std::string::npos) {
+    at.four.sin_family = AF_INET;
+    at.four.sin_port = htons(static_cast<uint16_t>(port));
+    inet_pton(AF_INET, host.c_str(), &at.four.sin_addr);
+  } else {
+    at.six.sin6_family = AF_INET6;
+    at.six.sin6_port = htons(static_cast<uint16_t>(port));
+    inet_pton(AF_INET6, host.c_str(), &at.six.sin6_addr);
+  }
+  const int fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return strerror(errno);
+  const int on = 1;  // as gRPC does
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  std::string why;
+  if (bind(fd, &at.any, sizeof(at)) != 0 || listen(fd, 1) != 0) {
+    why = strerror(errno);
+  }
+  close(fd);
+  return why;
 }
 
 bool Options::loopback() const {

@@ -41,6 +41,10 @@ struct Options {
 
 // "127.0.0.1:80", "[::1]:80". False where it is not both.
 bool SplitAddress(const std::string& text, std::string* host, int* port);
+std::string JoinAddress(const std::string& host, int port);
+
+// What the system says to somebody who wants to listen there; empty: go ahead.
+std::string WhyNotListen(const std::string& host, int port);
 
 }  // namespace weft_grpc
 

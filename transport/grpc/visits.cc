@@ -1,7 +1,6 @@
 // How two domains become the ends of a connection: wire.h has the frames.
 #include <utility>
 
-#include "transport/grpc/certificates.h"
 #include "transport/grpc/domain.h"
 #include "transport/grpc/proof.h"
 

@@ -36,6 +36,11 @@
 namespace weft_grpc {
 
 constexpr uint32_t kWireVersion = 1;
+// What the certificate of a rank is for, as core/base/certificates.h has it.
+inline std::string RankName(uint32_t rank) {
+  return "rank-" + std::to_string(rank) + ".weft";
+}
+
 constexpr uint64_t kMaxEager = 64 << 10;
 constexpr uint32_t kMaxCredits = 4096;
 

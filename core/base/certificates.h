@@ -1,6 +1,6 @@
 // The certificate authority of one job, made in memory: what the ranks of a job
-// need so that their connections over gRPC are private (options tls_ca,
-// tls_cert and tls_key). It needs no gRPC.
+// need so that their connections are private (options tls_ca, tls_cert and
+// tls_key of transport/grpc).
 //
 //   WEFT_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Make(hours));
 //   WEFT_ASSIGN_OR_RETURN(RankCertificate mine, authority.Issue(rank));
@@ -11,8 +11,8 @@
 // RankName(rank), which its peers ask for.
 //
 // Threading: thread-compatible.
-#ifndef WEFT_TRANSPORT_GRPC_CERTIFICATES_H_
-#define WEFT_TRANSPORT_GRPC_CERTIFICATES_H_
+#ifndef WEFT_CORE_BASE_CERTIFICATES_H_
+#define WEFT_CORE_BASE_CERTIFICATES_H_
 
 #include <cstdint>
 #include <memory>
@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weft_grpc {
+namespace weft {
 
 inline std::string RankName(uint32_t rank) {
   return "rank-" + std::to_string(rank) + ".weft";
@@ -51,6 +51,6 @@ class JobAuthority {
   std::string certificate_;
 };
 
-}  // namespace weft_grpc
+}  // namespace weft
 
-#endif  // WEFT_TRANSPORT_GRPC_CERTIFICATES_H_
+#endif  // WEFT_CORE_BASE_CERTIFICATES_H_

@@ -1,4 +1,4 @@
-#include "transport/grpc/certificates.h"
+#include "core/base/certificates.h"
 
 #include <openssl/bio.h>
 #include <openssl/ec.h>
@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 
-namespace weft_grpc {
+namespace weft {
 namespace {
 
 template <typename T, void (*kFree)(T*)>
@@ -164,4 +164,4 @@ absl::StatusOr<RankCertificate> JobAuthority::Issue(uint32_t rank) const {
   return result;
 }
 
-}  // namespace weft_grpc
+}  // namespace weft
