@@ -221,10 +221,14 @@ class ArenaProof {
     }
     if (reg.alias_of() != 0) return absl::OkStatus();
     const plan::Arena& arena = view_.proto().arenas(a);
-    const bool variable =
-        view_.task(view_.producer(r).task).kind() == plan::Task::VARIABLE;
+    const plan::Task::Kind by = view_.task(view_.producer(r).task).kind();
+    const bool variable = by == plan::Task::VARIABLE;
+    if (arena.kind() == plan::Arena::PEER && by == plan::Task::RECV) {
+      return absl::OkStatus();  // its owner's plan has the bytes
+    }
     if (arena.kind() !=
-        (variable ? plan::Arena::STATE : plan::Arena::ACTIVATIONS)) {
+            (variable ? plan::Arena::STATE : plan::Arena::ACTIVATIONS) &&
+        (variable || arena.kind() != plan::Arena::SHARED)) {
       return Refuted(view_.RegisterName(r), " lies in arena ", a,
                      ", which is not for ",
                      variable ? "variables" : "registers");
@@ -326,6 +330,7 @@ absl::Status CheckPlan(const plan::Plan& plan) {
                         HappensBefore::Create(spec, periods, run));
   WEFT_RETURN_IF_ERROR(ProveAliases(view, hb));
   WEFT_RETURN_IF_ERROR(ProveMemory(view, spec, hb));
+  WEFT_RETURN_IF_ERROR(ProveMapped(view, spec, hb));
   return ArenaProof(view).Run();
 }
 

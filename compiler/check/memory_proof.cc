@@ -69,6 +69,12 @@ class AliasProof {
         writes.push_back(WriteOf(view_.producer(r)));
       }
     }
+    if (!writes.empty() &&
+        view_.proto().arenas(view_.reg(root).arena()).kind() ==
+            plan::Arena::PEER) {
+      return Refuted(view_.TaskName(writes[0].task), " writes ",
+                     view_.RegisterName(root), ", which is another rank's");
+    }
     for (const Access& write : writes) {
       for (const Access& read : reads) {
         if (read.task == write.task) continue;
@@ -173,6 +179,9 @@ class OverlapProof {
     for (uint32_t r = 0; r < view_.num_registers(); ++r) {
       const plan::Register& reg = view_.reg(r);
       if (reg.alias_of() != 0 || reg.bytes() == 0) continue;
+      if (view_.proto().arenas(reg.arena()).kind() == plan::Arena::PEER) {
+        continue;  // in the bytes of its owner
+      }
       for (uint32_t c = 0; c < reg.copies(); ++c) {
         const uint64_t begin = view_.offset(r, c);
         arenas[reg.arena()].push_back({begin, begin + reg.bytes(), r, c});
@@ -291,6 +300,34 @@ class OverlapProof {
   const LiveRanges& live_;
 };
 
+// The tasks at the receiving end of a mapped channel.
+struct MappedEnd {
+  int recv = -1;
+  int read = -1;  // SEND that says that the value has been read
+};
+
+// All readers of what act k of RECV gave are done before act k of SEND says so.
+absl::Status ProveRead(const PlanView& view, const LiveRanges& live,
+                       const HappensBefore& hb, MappedEnd end, uint32_t reg) {
+  const uint32_t copies = view.reg(reg).copies();
+  for (uint32_t copy = 0; copy < copies; ++copy) {
+    const absl::Span<const LiveRanges::Range> ranges = live.Of(reg, copy);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const ActRef said{static_cast<uint32_t>(end.read),
+                        static_cast<uint32_t>(i) * copies + copy};
+      if (said.act >= hb.acts(said.actor)) continue;
+      for (ActRef reader : ranges[i].ends) {
+        if (hb.Before(reader, said)) continue;
+        return Refuted(view.TaskName(said.actor), " tells the owner of ",
+                       view.RegisterName(reg), " that it has been read, but ",
+                       "nothing makes ", view.TaskName(reader.actor),
+                       " finish before that");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What each task keeps from act to act is in nobody else's bytes.
 absl::Status ProvePrivate(const PlanView& view) {
   struct Kept {
@@ -351,6 +388,33 @@ absl::Status ProveMemory(const PlanView& view, const actor::TableSpec& spec,
   LiveRanges live(spec, hb);
   WEFT_RETURN_IF_ERROR(OverlapProof(view, hb, live).Run());
   return ProvePrivate(view);
+}
+
+absl::Status ProveMapped(const PlanView& view, const actor::TableSpec& spec,
+                         const HappensBefore& hb) {
+  std::map<uint32_t, MappedEnd> ends;  // by 1 + index of the channel `read`
+  for (uint32_t t = 0; t < view.num_tasks(); ++t) {
+    const plan::Task& task = view.task(t);
+    if (task.channel() == 0) continue;
+    const plan::Channel& channel =
+        view.proto().channels(static_cast<int>(task.channel()) - 1);
+    if (task.kind() == plan::Task::RECV && channel.read() != 0) {
+      ends[channel.read()].recv = static_cast<int>(t);
+    }
+    if (task.kind() == plan::Task::SEND && channel.read() == 0) {
+      ends[task.channel()].read = static_cast<int>(t);
+    }
+  }
+  const LiveRanges live(spec, hb);
+  for (const auto& [channel, end] : ends) {
+    if (end.recv < 0 || end.read < 0) continue;
+    for (const plan::OutputPort& out :
+         view.task(static_cast<uint32_t>(end.recv)).outputs()) {
+      if (view.reg(out.register_()).bytes() == 0) continue;
+      WEFT_RETURN_IF_ERROR(ProveRead(view, live, hb, end, out.register_()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft::check

@@ -1,4 +1,4 @@
-// The proofs about bytes: see check.h, points 4 and 5.
+// The proofs about bytes: see check.h, points 4 to 6.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_COMPILER_CHECK_MEMORY_PROOF_H_
@@ -18,6 +18,11 @@ absl::Status ProveAliases(const plan::PlanView& view, const HappensBefore& hb);
 // anything shares bytes with a variable, or where what an actor keeps from act
 // to act is not its own. `spec` is PlanToActorSpec(view).
 absl::Status ProveMemory(const plan::PlanView& view,
+                         const actor::TableSpec& spec, const HappensBefore& hb);
+
+// kPlanRefuted where the owner of what a mapped channel offers may hear that it
+// has been read while a task of this rank still reads it.
+absl::Status ProveMapped(const plan::PlanView& view,
                          const actor::TableSpec& spec, const HappensBefore& hb);
 
 }  // namespace weft::check

@@ -195,6 +195,9 @@ std::string AgreedOf(const Collective& c, CollectiveAlgorithm algorithm,
     absl::StrAppend(&text, ".hosts", c.hosts.size());
   }
   if (c.chunk_elements > 0) absl::StrAppend(&text, ".chunk", c.chunk_elements);
+  if (c.topology.mapped_bytes > 0) {
+    absl::StrAppend(&text, ".mapped", c.topology.mapped_bytes);
+  }
   return text;
 }
 

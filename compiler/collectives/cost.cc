@@ -65,11 +65,13 @@ void Meter::Add(const CollectiveStep& step) {
     if (bytes == 0) continue;
     const bool across = host_of_[move.from] != host_of_[move.to];
     const LinkCost& link = across ? topology_.across : topology_.in_host;
-    const double busy = link.per_message_s + bytes / link.bytes_per_s;
+    const bool mapped = !across && topology_.Maps(bytes);
+    const double busy =
+        link.per_message_s + (mapped ? 0 : bytes / link.bytes_per_s);
     latency = std::max(latency, link.latency_s);
     out[move.from] += busy;
     in[move.to] += busy;
-    if (move.action != CollectiveAction::kStore) {
+    if (mapped || move.action != CollectiveAction::kStore) {
       reduce[move.to] += bytes / topology_.reduce_bytes_per_s;
     }
     sent_[move.from] += bytes;
@@ -127,6 +129,18 @@ const Candidate* Cheapest(const std::vector<Candidate>& all, bool few) {
 }
 
 }  // namespace
+
+bool SameHost(const std::vector<std::vector<int>>& hosts, int a, int b) {
+  const auto host_of = [&hosts](int rank) {
+    for (size_t h = 0; h < hosts.size(); ++h) {
+      if (std::find(hosts[h].begin(), hosts[h].end(), rank) != hosts[h].end()) {
+        return static_cast<int>(h);
+      }
+    }
+    return 0;
+  };
+  return host_of(a) == host_of(b);
+}
 
 int FewMessages(int ranks) {
   int doublings = 0;

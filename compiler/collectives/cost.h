@@ -7,7 +7,10 @@
 //     (per_message + bytes / bandwidth of the link)
 //   + bytes reduced / reduce_bytes_per_s
 //
-// and steps follow one another: chunks, which overlap them, are not modelled.
+// A message whose value is read in place (Topology::Maps) has no bytes of its
+// own: who reads it does so anyway, and what is stored is copied once.
+//
+// Steps follow one another: chunks, which overlap them, are not modelled.
 //
 //   Topology fast;  fast.across = {5e-6, 1e-6, 12e9};
 //   WEFT_ASSIGN_OR_RETURN(
@@ -23,6 +26,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/collectives/kinds.h"
@@ -39,6 +43,13 @@ struct Topology {
   LinkCost in_host = {2e-6, 0.5e-6, 8e9};
   LinkCost across = {30e-6, 5e-6, 1.25e9};
   double reduce_bytes_per_s = 8e9;  // of operands
+  // Ranks of one host read each other's values in place: of at least so many
+  // bytes; what is smaller is sent. 0: they cannot.
+  int64_t mapped_bytes = 0;
+
+  bool Maps(int64_t bytes) const {
+    return mapped_bytes != 0 && bytes >= mapped_bytes;
+  }
 };
 
 struct CollectiveCost {
@@ -49,6 +60,9 @@ struct CollectiveCost {
   int64_t total_bytes = 0;   // that all ranks send
   int64_t across_bytes = 0;  // of these, between hosts
 };
+
+// Of two ranks, or positions, as `hosts` numbers them; empty: all on one.
+bool SameHost(const std::vector<std::vector<int>>& hosts, int a, int b);
 
 // `bytes` of the whole value: n parts for all-gather and gather. Pre-condition:
 // WhyNot() has no objection; not kAuto.

@@ -134,10 +134,7 @@ void CollectiveEmission::Sends(size_t step, size_t index) {
     const int64_t end = chunk.begin[move.source + move.count];
     if (begin == end) continue;
     emit_->Emit("weft.Send", {Travelling(&chunk, begin, end)},
-                {{"channel", Channel(move, step, index)},
-                 {"peer", c_.ranks[move.to]},
-                 {"rate", c_.rate}},
-                0);
+                EndAttrs(move, step, index, move.to, end - begin), 0);
     last_send_ = Ordered(last_send_);
   }
 }
@@ -172,17 +169,29 @@ Value CollectiveEmission::Receive(const CollectiveMove& move, size_t step,
                                   size_t index) {
   // The length at the receiver is the length at the sender.
   const int64_t length = Length(chunks_[index], move.target, move.count);
-  Value value = emit_->Emit1("weft.Recv", {},
-                             {{"channel", Channel(move, step, index)},
-                              {"peer", c_.ranks[move.from]},
-                              {"dtype", narrow_ ? DType::kBF16 : dtype_},
-                              {"shape", std::vector<int64_t>{length}},
-                              {"rate", c_.rate}});
+  AttrMap attrs = EndAttrs(move, step, index, move.from, length);
+  attrs.Set("dtype", narrow_ ? DType::kBF16 : dtype_);
+  attrs.Set("shape", std::vector<int64_t>{length});
+  Value value = emit_->Emit1("weft.Recv", {}, std::move(attrs));
   Ordered(hold_);
   if (!narrow_) return value;
   const Value wide = Cast(Expr(*emit_, value), dtype_).value();
   narrowed_[wide] = value;
   return wide;
+}
+
+AttrMap CollectiveEmission::EndAttrs(const CollectiveMove& move, size_t step,
+                                     size_t index, int peer,
+                                     int64_t length) const {
+  AttrMap attrs = {{"channel", Channel(move, step, index)},
+                   {"peer", c_.ranks[peer]},
+                   {"rate", c_.rate}};
+  const DType sent = narrow_ ? DType::kBF16 : dtype_;
+  if (c_.topology.Maps(length * static_cast<int64_t>(DTypeSize(sent))) &&
+      SameHost(c_.hosts, move.from, move.to)) {
+    attrs.Set("mapped", 1);
+  }
+  return attrs;
 }
 
 Value CollectiveEmission::Travelling(Chunk* chunk, int64_t begin, int64_t end) {

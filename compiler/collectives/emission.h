@@ -63,6 +63,9 @@ class CollectiveEmission {
   // -1, after the operand and Collective::after. Its id.
   int32_t Ordered(int32_t before);
   Value Reduced(Value left, Value right);
+  // Of a Send or Recv of `length` elements; `peer`: position.
+  AttrMap EndAttrs(const CollectiveMove& move, size_t step, size_t index,
+                   int peer, int64_t length) const;
   // What travels of elements [begin, end).
   Value Travelling(Chunk* chunk, int64_t begin, int64_t end);
   std::string Channel(const CollectiveMove& move, size_t step,

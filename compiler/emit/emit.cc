@@ -124,6 +124,9 @@ class Emitter {
       channel->set_id(id);
       channel_[c] = static_cast<uint32_t>(d_.plan.channels_size());
     }
+    for (plan::Channel& channel : *d_.plan.mutable_channels()) {
+      if (channel.read() != 0) channel.set_read(channel_[channel.read() - 1]);
+    }
   }
 
   // ---- Tasks ----
@@ -238,9 +241,12 @@ class Emitter {
     const Buffer& buffer = d_.parts.buffers[b];
     const bool phase =
         work.kind == Kind::kShared || work.kind == Kind::kExclusive;
-    int reg =
-        NewRegister(d_.schedule.copies[b], buffer.device,
-                    phase ? plan::Arena::STATE : plan::Arena::ACTIVATIONS);
+    const plan::Arena::Kind kind =
+        phase                                    ? plan::Arena::STATE
+        : buffer.where == Buffer::Where::kShared ? plan::Arena::SHARED
+        : buffer.where == Buffer::Where::kPeer   ? plan::Arena::PEER
+                                                 : plan::Arena::ACTIVATIONS;
+    int reg = NewRegister(d_.schedule.copies[b], buffer.device, kind);
     std::string pattern;
     if (work.kind == Kind::kAccumulate && work.acts > 1) {
       pattern = actor::GivenLast(work.acts);
@@ -253,7 +259,7 @@ class Emitter {
             d_.TaskAt(t)->outputs(0).register_() + 1);
       }
     }
-    if (work.kind == Kind::kRecv) alias_.insert({reg, work.operands[0].buffer});
+    if (work.kind == Kind::kRecv && !work.operands.empty()) alias_.insert({reg, work.operands[0].buffer});
     if (phase) {
       const StatePlace* place = d_.state.Find(work.state);
       d_.plan.mutable_registers(reg)->set_offset(place->offset);

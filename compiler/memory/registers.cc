@@ -63,7 +63,10 @@ absl::Status PlaceRegisters(plan::Plan* plan) {
                             spec, check::HappensBefore::PeriodsFor(spec)));
   check::LiveRanges live(spec, hb);
   for (int a = 0; a < plan->arenas_size(); ++a) {
-    if (plan->arenas(a).kind() != plan::Arena::ACTIVATIONS) continue;
+    const plan::Arena::Kind kind = plan->arenas(a).kind();
+    if (kind != plan::Arena::ACTIVATIONS && kind != plan::Arena::SHARED) {
+      continue;
+    }
     PlaceArena(live, hb, static_cast<uint32_t>(a), plan);
   }
   return absl::OkStatus();

@@ -95,6 +95,7 @@ class Orderer {
   int CopiesOf(const Buffer& buffer) const {
     const Work& producer = parts_.works[buffer.producer];
     if (IsPhase(producer)) return 1;
+    if (buffer.copies > 0) return buffer.copies;
     if (producer.channel >= 0) {
       return static_cast<int>(parts_.channels[producer.channel].copies());
     }
@@ -128,7 +129,8 @@ class Orderer {
   // Registers of several copies have bytes of their own whenever they are used.
   bool HoldsSharedMemory(const Work& post) const {
     const plan::Channel& channel = parts_.channels[post.channel];
-    return channel.copies() == 1 && channel.tensor().dtype() != 0;
+    return channel.copies() == 1 && channel.tensor().dtype() != 0 &&
+           channel.read() == 0;
   }
 
   // The collective that a channel belongs to: all that

@@ -341,6 +341,15 @@ class Splitter {
     return at->second;
   }
 
+  // Says so where `to` reads a value of `from` where it lies.
+  void SetMapped(const TensorType& type, int from, int to,
+                 AttrMap* attrs) const {
+    if (where_.topology.Maps(type.num_bytes()) &&
+        SameHost(where_.hosts, from, to)) {
+      attrs->Set("mapped", 1);
+    }
+  }
+
   absl::Status SendResults(const Node& node) {
     for (int i = 0; i < node.num_outputs(); ++i) {
       const Value v = node.output(i);
@@ -348,11 +357,13 @@ class Splitter {
       for (int to : RanksReading(v)) {
         if (to == rank_) continue;
         WEFT_ASSIGN_OR_RETURN(const Value local, Travelling(node, v));
+        AttrMap attrs =
+            Channel(node, name, rank_, to, Copies(node, Readers(v), to));
+        SetMapped(out_.type(local), rank_, to, &attrs);
         WEFT_RETURN_IF_ERROR(
             AddEnd(node, "weft.Send", absl::StrCat(name, "/to_rank_", to),
-                   {local},
-                   Channel(node, name, rank_, to, Copies(node, Readers(v), to)),
-                   0, absl::StrCat("'", name, "' is read on rank ", to))
+                   {local}, std::move(attrs), 0,
+                   absl::StrCat("'", name, "' is read on rank ", to))
                 .status());
       }
     }
@@ -381,7 +392,9 @@ class Splitter {
           Channel(node, name, from, rank_, Copies(node, Readers(v), rank_));
       const absl::Span<const int64_t> dims = graph_.type(v).shape.dims();
       const bool narrow = TravelsNarrow(node, v);
-      attrs.Set("dtype", narrow ? DType::kBF16 : graph_.type(v).dtype);
+      const DType dtype = narrow ? DType::kBF16 : graph_.type(v).dtype;
+      attrs.Set("dtype", dtype);
+      SetMapped({dtype, graph_.type(v).shape}, from, rank_, &attrs);
       attrs.Set("shape", std::vector<int64_t>(dims.begin(), dims.end()));
       attrs.Set("late", 1);
       WEFT_ASSIGN_OR_RETURN(

@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/collectives/cost.h"
 #include "compiler/pipeline/schedule.h"
 #include "core/graph/graph.h"
 
@@ -53,6 +54,10 @@ struct RankAssignment {
   // What may travel as bf16 (compiler/collectives/narrow.h) does: it is cast
   // before its Send and back after its Recv.
   bool narrow_wire = false;
+  // Ranks of one host read each other's values where they lie, as Topology and
+  // Collective say (compiler/collectives/cost.h).
+  Topology topology;
+  std::vector<std::vector<int>> hosts;  // ranks; empty: all on one
 };
 
 // With a pipeline, which says both numbers, stages of nodes are phases: those

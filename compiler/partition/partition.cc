@@ -42,6 +42,7 @@ class Partitioner {
     }
     for (const Node* node : order) AddControl(*node);
     LinkReaders();
+    AddReads();
     PhaseCopies();
     PaceIdle();
     return std::move(out_);
@@ -106,20 +107,75 @@ class Partitioner {
     return static_cast<int>(out_.channels.size()) - 1;
   }
 
+  // The one that says that what the mapped channel `c` brings has been read.
+  int AddReadChannel(int c) {
+    plan::Channel read;
+    read.set_name(absl::StrCat(out_.channels[c].name(), ".read"));
+    read.set_peer(out_.channels[c].peer());
+    read.set_receives(!out_.channels[c].receives());
+    read.set_copies(out_.channels[c].copies());
+    out_.channels.push_back(std::move(read));
+    out_.channels[c].set_read(static_cast<uint32_t>(out_.channels.size()));
+    return static_cast<int>(out_.channels.size()) - 1;
+  }
+
   void AddSend(const Node& node) {
     const bool data = !node.inputs().empty();
+    const bool mapped = data && graph_.View(node).Int("mapped") != 0;
     WorkOperand operand;
     if (data) operand = draft_.Read(node.input(0), 0);
     Work work = draft_.NewWork(Kind::kSend, node, draft_.WireStream());
-    if (data) work.operands = {operand};
     work.channel = AddChannel(
         node, data ? &graph_.type(node.input(0)) : nullptr, work.acts);
+    if (mapped) operand.buffer = Shared(operand.buffer, work);
+    if (data) work.operands = {operand};
+    const Work like = work;
     main_work_[node.id()] = draft_.Append(std::move(work));
+    if (mapped) HoldUntilRead(like, operand.buffer);
+  }
+
+  void HoldUntilRead(const Work& send, int buffer) {
+    Work post = send;
+    post.operands.clear();
+    post.channel = AddReadChannel(send.channel);
+    Work recv = post;
+    post.kind = Kind::kPost;
+    recv.kind = Kind::kRecv;
+    absl::StrAppend(&post.name, "/read/post");
+    absl::StrAppend(&recv.name, "/read");
+    recv.after = {draft_.Append(std::move(post))};
+    recv.paced_by = {buffer};
+    draft_.Append(std::move(recv));
+  }
+
+  // The buffer that peers read for `from`, which lies on the host: itself, or a
+  // copy where it cannot be in shared memory or has copies of its own.
+  int Shared(int from, const Work& send) {
+    const Buffer& buffer = out_.buffers[from];
+    const Work& producer = out_.works[buffer.producer];
+    // What is sent again and again stays where it is.
+    const int copies =
+        GivesOf(producer) == send.acts
+            ? static_cast<int>(out_.channels[send.channel].copies())
+            : 1;
+    auto known = shared_.find({from, copies});
+    if (known != shared_.end()) return known->second;
+    const bool movable = producer.kind == Kind::kCompute ||
+                         producer.kind == Kind::kAccumulate ||
+                         producer.kind == Kind::kCopy;
+    const bool counts = GivesOf(producer) == 1 || out_.phases == 1;
+    const bool itself =
+        movable && counts && buffer.where == Buffer::Where::kOwn;
+    const int shared = itself ? from : draft_.AddCopy(from, 0);
+    out_.buffers[shared].where = Buffer::Where::kShared;
+    out_.buffers[shared].copies = copies;
+    return shared_[{from, copies}] = shared;
   }
 
   void AddRecv(const Node& node) {
     Work post = draft_.NewWork(Kind::kPost, node, draft_.WireStream());
     const bool data = node.num_outputs() > 0;
+    const bool mapped = data && graph_.View(node).Int("mapped") != 0;
     post.channel =
         AddChannel(node, data ? &node.output_type(0) : nullptr, post.acts);
     post.late = graph_.View(node).Int("late") != 0;
@@ -127,17 +183,48 @@ class Partitioner {
     recv.kind = Kind::kRecv;
     absl::StrAppend(&post.name, "/post");
     const int posted = draft_.Append(std::move(post));
-    if (!data) {
+    if (!data || mapped) {
       recv.after = {posted};
-      main_work_[node.id()] = draft_.Append(std::move(recv));
-      return;
+    } else {
+      const int buffer = draft_.NewBuffer(
+          node.output_type(0), absl::StrCat(node.name(), "/post"), 0, posted);
+      out_.works[posted].results = {buffer};
+      recv.operands = {{buffer, -1}};
     }
-    const int buffer = draft_.NewBuffer(
-        node.output_type(0), absl::StrCat(node.name(), "/post"), 0, posted);
-    out_.works[posted].results = {buffer};
-    recv.operands = {{buffer, -1}};
     const int id = main_work_[node.id()] = draft_.Append(std::move(recv));
-    draft_.AddResults(node, id, 0, 0);
+    if (data) draft_.AddResults(node, id, 0, 0);
+    if (!mapped) return;
+    Buffer& there = out_.buffers[out_.works[id].results[0]];
+    there.where = Buffer::Where::kPeer;
+    there.copies =
+        static_cast<int>(out_.channels[out_.works[id].channel].copies());
+    mapped_.push_back(id);
+  }
+
+  // The sender is told when the last reader is done.
+  void AddReads() {
+    for (int id : mapped_) {
+      const Work& recv = out_.works[id];
+      Work read = recv;
+      read.kind = Kind::kSend;
+      absl::StrAppend(&read.name, "/read");
+      read.channel = AddReadChannel(recv.channel);
+      read.results.clear();
+      read.after = {id};
+      for (int reader : out_.buffers[recv.results[0]].readers) {
+        const Work& by = out_.works[reader];
+        read.after.push_back(reader);
+        read.rank = std::max(read.rank, by.rank);
+        if (recv.acts == by.acts) {
+          read.section = std::max(read.section, by.section);
+          read.phase = std::max(read.phase, by.phase);
+        } else if (out_.micro_batches > 1) {
+          read.section = Section::kAfter;  // of all micro-batches
+        }
+      }
+      SortUnique(&read.after);
+      draft_.Append(std::move(read));
+    }
   }
 
   void AddAccumulate(const Node& node) {
@@ -272,6 +359,9 @@ class Partitioner {
         if (operand.buffer < 0) continue;
         out_.buffers[operand.buffer].readers.push_back(static_cast<int>(w));
       }
+      for (int b : out_.works[w].paced_by) {
+        out_.buffers[b].readers.push_back(static_cast<int>(w));
+      }
     }
     for (Buffer& buffer : out_.buffers) SortUnique(&buffer.readers);
     for (const auto& [variable, exclusive] : exclusive_of_) {
@@ -339,8 +429,10 @@ class Partitioner {
   const Graph& graph_;
   const std::vector<int32_t>& place_;
   Partition& out_;
-  std::map<int32_t, int> exclusive_of_;  // variable -> exclusive phase
-  std::vector<int> main_work_;           // by node
+  std::map<int32_t, int> exclusive_of_;        // variable -> exclusive phase
+  std::vector<int> main_work_;                 // by node
+  std::map<std::pair<int, int>, int> shared_;  // buffer, copies -> shared one
+  std::vector<int> mapped_;                    // kRecv works
 };
 
 }  // namespace

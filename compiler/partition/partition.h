@@ -18,6 +18,12 @@
 // asynchronously, on a stream of their own, so that results are reported
 // without holding up the order. Worker 0 drives all but I/O.
 //
+// Mapped channels. The receiver reads the value in the sender's memory: SEND
+// says that it is there, and a channel the other way, whose name ends in
+// ".read", that all readers are done, until when its RECV holds the value. What
+// cannot lie in shared memory itself (state, what another rank sent, values that
+// a pipeline keeps) is copied there.
+//
 // Variables. A variable has a *shared* phase, in which its value is read, and
 // an *exclusive* one, in which it is replaced; each is a work. The update acts
 // on the exclusive buffer in place. Where the update runs on another device it
@@ -41,9 +47,14 @@
 namespace weft {
 
 struct Buffer {
+  // kShared: other ranks read it where it lies. kPeer: it lies at another rank.
+  enum class Where : uint8_t { kOwn, kShared, kPeer };
+
   TensorType type;
   std::string name;  // the user's name of the value
   uint32_t device = 0;
+  Where where = Where::kOwn;
+  int copies = 0;  // that both ranks count with; 0: nobody else counts
   int producer = -1;
   std::vector<int> readers;  // works, ascending, each once
 };

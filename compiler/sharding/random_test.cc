@@ -191,6 +191,7 @@ class RandomShardingTest : public testing::Test {
     RandomProgram program(shares ? 2 * seed : seed, shares ? 4 : 2);
     ShardingSpec spec;
     spec.meshes = {shares ? PickSharers(&program) : PickMesh(&program)};
+    spec.topology.mapped_bytes = seed % 3 == 0 ? 1 : 0;
     spec.micro_batches = program.micro_batches();
     spec.shares_micro_batches = shares;
     spec.split_gradients = program.Below(2) == 0;

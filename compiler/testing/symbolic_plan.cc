@@ -99,6 +99,11 @@ class PlanRunner : private actor::Timing::Work {
   };
 
   Place TensorPlace(uint32_t reg, uint16_t copy, uint32_t tensor) const {
+    const uint32_t peer_of = plan_.registers(reg).peer_of();
+    if (peer_of != 0) {
+      const uint32_t copies = plan_.registers(peer_of - 1).copies();
+      return TensorPlace(peer_of - 1, copy % copies, tensor);
+    }
     return {plan_.registers(view_.root(reg)).arena(),
             view_.offset(reg, copy) +
                 plan_.registers(reg).tensors(tensor).offset()};
@@ -229,6 +234,7 @@ class PlanRunner : private actor::Timing::Work {
     if (task.outputs_size() == 0) return;
     const uint32_t given = task.outputs(0).register_();
     if (plan_.registers(given).tensors_size() == 0) return;
+    if (plan_.registers(given).peer_of() != 0) return;  // it stays there
     WriteTensor(given, launch.outputs[0], 0,
                 wire_[{task.inputs(last).register_(), launch.inputs[last]}]);
   }

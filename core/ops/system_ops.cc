@@ -161,6 +161,7 @@ absl::Status CheckChannel(const OpView& op) {
   }
   WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
   WEFT_RETURN_IF_ERROR(RequireRange(op, "copies", 0, kMaxCopies));
+  WEFT_RETURN_IF_ERROR(RequireFlag(op, "mapped"));
   return RequireRange(op, "peer", 0, kMaxRanks);
 }
 
@@ -187,15 +188,18 @@ void RegisterChannels(OpRegistry* registry) {
   const AttrSpec rate = AttrSpec::Default("rate", "step");
   // Transfers under way at most; 0: as many as the rate makes useful.
   const AttrSpec copies = AttrSpec::Default("copies", 0);
+  // The receiver reads the value where it lies at the sender. Both ends say so.
+  const AttrSpec mapped = AttrSpec::Default("mapped", 0);
   OpSchema send = MakeActor(
       OpId::kSend, {0, 1},
-      {channel, peer, rate, copies, AttrSpec::Default("before", 0)}, InferSend);
+      {channel, peer, rate, copies, mapped, AttrSpec::Default("before", 0)},
+      InferSend);
   send.outputs = {0, 0};
   registry->Add(std::move(send));
   OpSchema recv =
       MakeActor(OpId::kRecv, {0, 0},
                 {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
-                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies,
+                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies, mapped,
                  // Nobody waits for the SEND at the far end.
                  AttrSpec::Default("late", 0)},
                 InferRecv);

@@ -89,7 +89,8 @@ std::string BoundaryText(const Plan& plan) {
     ++digest.channels;
     digest.sum += StableHash(absl::StrCat(
         channel.name(), "\n", channel.tensor().dtype(), "[",
-        absl::StrJoin(channel.tensor().dims(), ","), "] ", channel.copies()));
+        absl::StrJoin(channel.tensor().dims(), ","), "] ", channel.copies(),
+        channel.read() != 0 ? " mapped" : ""));
   }
   std::string out;
   for (const auto& [edge, digest] : all) {

@@ -78,6 +78,7 @@ class Joiner {
     for (const auto& [key, ends] : ends_) {
       WEFT_RETURN_IF_ERROR(CheckEnds(key, ends));
       Link(ends.post, ends.send, *ends.receiver);
+      if (ends.sender->read() != 0) LinkMapped(ends.send, ends.recv);
       Link(ends.send, ends.recv, *ends.receiver);
     }
     return std::move(out_);
@@ -156,6 +157,16 @@ class Joiner {
       of_pair.push_back({its.sender, its.receiver});
     }
     return EndsDiffer(from, to, mine, of_pair);
+  }
+
+  // What RECV gives is what SEND offers.
+  void LinkMapped(int send, int recv) {
+    const uint32_t offered = out_.tasks(send).inputs(0).register_();
+    for (const OutputPort& given : out_.tasks(recv).outputs()) {
+      Register* reg =
+          out_.mutable_registers(static_cast<int>(given.register_()));
+      if (reg->bytes() != 0) reg->set_peer_of(offered + 1);
+    }
   }
 
   void Link(int from, int to, const Channel& channel) {

@@ -9,7 +9,8 @@
 // credit, from POST to SEND, and the data, from SEND to RECV. They are acked,
 // which the wire leaves out: SEND has taken credit k when the data k is there,
 // and RECV has taken the data k when the credit after it is there. So nothing
-// waits in the joined plan that would not on the wire.
+// waits in the joined plan that would not on the wire. Registers that lie at
+// another rank name the one that they are there.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_CORE_PLAN_JOB_H_

@@ -107,10 +107,10 @@ class Printer {
 
   void PrintArena(int a) {
     const Arena& arena = plan_.arenas(a);
-    static constexpr const char* kNames[] = {"activations", "state", "scratch",
-                                             "private"};
+    static constexpr const char* kNames[] = {"activations", "state",  "scratch",
+                                             "private",     "shared", "peer"};
     const auto kind = static_cast<uint32_t>(arena.kind());
-    absl::StrAppend(&text_, "arena [", a, "] ", kind < 4 ? kNames[kind] : "?",
+    absl::StrAppend(&text_, "arena [", a, "] ", kind < 6 ? kNames[kind] : "?",
                     " on ", NameAt(plan_.devices(), arena.device()));
     if (arena.kind() == Arena::SCRATCH) {
       absl::StrAppend(&text_, " of ", NameAt(plan_.streams(), arena.stream()));
@@ -122,7 +122,8 @@ class Printer {
     absl::StrAppend(
         &text_, ChannelName(channel), ": ",
         channel.tensor().dtype() == 0 ? "order" : PrintTensor(channel.tensor()),
-        ", ", channel.copies(), " copies\n");
+        ", ", channel.copies(), " copies",
+        channel.read() == 0 ? "" : ", read where it lies", "\n");
   }
 
   void PrintStream(int s) {
@@ -237,6 +238,9 @@ class Printer {
                         reg.arena());
       }
       absl::StrAppend(&text_, ", ", reg.acks_per_copy(), " acks");
+    }
+    if (reg.peer_of() != 0) {
+      absl::StrAppend(&text_, ", which is ", RegisterName(reg.peer_of() - 1));
     }
     if (reg.overlay_of() != 0) {
       absl::StrAppend(&text_, ", other phase of ",

@@ -112,6 +112,23 @@ class Validator {
       if (c > 0 && plan_.channels(c - 1).id() >= channel.id()) {
         return Bad(name, " is not in the order of ids, or has another's");
       }
+      WEFT_RETURN_IF_ERROR(CheckRead(channel, name));
+    }
+    return absl::OkStatus();
+  }
+
+  // What says that a mapped channel's value has been read leads back.
+  absl::Status CheckRead(const Channel& channel,
+                         const std::string& name) const {
+    if (channel.read() == 0) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(In(absl::StrCat("what answers ", name),
+                            channel.read() - 1, plan_.channels_size()));
+    const Channel& read = plan_.channels(static_cast<int>(channel.read()) - 1);
+    if (channel.tensor().dtype() == 0 || read.tensor().dtype() != 0 ||
+        read.receives() == channel.receives() ||
+        read.peer() != channel.peer() || read.copies() != channel.copies()) {
+      return Bad(name, " is mapped, but ", ChannelName(read),
+                 " cannot say that its value has been read");
     }
     return absl::OkStatus();
   }
@@ -206,7 +223,9 @@ class Validator {
     if (reg.alias_of() != 0 || reg.bytes() == 0) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(
         In(absl::StrCat("arena of ", name), reg.arena(), plan_.arenas_size()));
-    if (!placed_) return absl::OkStatus();
+    if (!placed_ || plan_.arenas(reg.arena()).kind() == Arena::PEER) {
+      return absl::OkStatus();
+    }
     return Fits(name, reg.offset(), reg.bytes() * reg.copies(),
                 plan_.arenas(reg.arena()).bytes());
   }
@@ -473,39 +492,105 @@ class Validator {
     if (plan_.streams(task.stream()).worker() != 0) {
       return Bad(name, " is not on worker 0, which drives the wire");
     }
-    const uint32_t r =
+    const bool mapped = channel.read() != 0;
+    const bool sends = task.kind() == Task::SEND;
+    uint32_t r =
         post ? task.outputs(0).register_() : task.inputs(0).register_();
-    const Register& reg = plan_.registers(static_cast<int>(r));
     if (task.kind() == Task::RECV) {
-      WEFT_RETURN_IF_ERROR(CheckRecv(task, name, r));
+      WEFT_ASSIGN_OR_RETURN(r, CheckRecv(task, name, mapped));
     }
-    const int tensors = channel.tensor().dtype() == 0 ? 0 : 1;
+    const Register& reg = plan_.registers(static_cast<int>(r));
+    const int tensors =
+        channel.tensor().dtype() == 0 || (mapped && !sends) ? 0 : 1;
     if (reg.tensors_size() != tensors) {
       return Bad(name, " has ", reg.tensors_size(), " tensors at ",
                  ChannelName(channel), ", which carries ", tensors);
     }
-    if (task.kind() != Task::SEND && reg.copies() != channel.copies()) {
+    if (!sends && reg.copies() != channel.copies()) {
       return Bad(name, " has ", reg.copies(), " copies at ",
                  ChannelName(channel), ", which has ", channel.copies());
+    }
+    if (mapped && sends) {
+      WEFT_RETURN_IF_ERROR(CheckShared(task, name, r));
+    }
+    if (mapped && task.kind() == Task::RECV) {
+      WEFT_RETURN_IF_ERROR(CheckPeer(task, name, channel));
     }
     if (tensors == 0) return absl::OkStatus();
     return CheckSame(absl::StrCat("what ", name, " and its channel carry"),
                      reg.tensors(0), channel.tensor());
   }
 
-  // It gives on what the POST of its own channel has posted, where that lies.
-  absl::Status CheckRecv(const Task& task, const std::string& name,
-                         uint32_t posted) const {
-    const Task& from = plan_.tasks(producer_[posted]);
-    if (from.kind() != Task::POST || from.channel() != task.channel() ||
-        from.outputs(0).register_() != posted) {
+  // It gives on what the POST of its own channel has posted, where that lies,
+  // or what lies at the peer. Returns the register that POST gave.
+  absl::StatusOr<uint32_t> CheckRecv(const Task& task, const std::string& name,
+                                     bool mapped) const {
+    const auto posted = std::find_if(
+        task.inputs().begin(), task.inputs().end(), [&](const InputPort& in) {
+          const Task& from = plan_.tasks(producer_[in.register_()]);
+          return from.kind() == Task::POST &&
+                 from.channel() == task.channel() &&
+                 from.outputs(0).register_() == in.register_();
+        });
+    if (posted == task.inputs().end()) {
       return Bad(name, " takes what no POST of its channel gives");
     }
     for (const OutputPort& out : task.outputs()) {
       const Register& given = plan_.registers(out.register_());
       // Others are edges of order.
-      if (given.bytes() == 0 || given.alias_of() == posted + 1) continue;
+      if (given.bytes() == 0 || mapped ||
+          given.alias_of() == posted->register_() + 1) {
+        continue;
+      }
       return Bad(name, " gives something else than what it has received");
+    }
+    return posted->register_();
+  }
+
+  // What a peer reads lies where it can, and is held until it has been read.
+  absl::Status CheckShared(const Task& task, const std::string& name,
+                           uint32_t r) const {
+    const Register& reg = plan_.registers(static_cast<int>(r));
+    if (reg.alias_of() != 0 ||
+        plan_.arenas(reg.arena()).kind() != Arena::SHARED) {
+      return Bad(name, " offers ", RegisterName(plan_, r),
+                 ", which does not lie in shared memory");
+    }
+    const Channel& channel =
+        plan_.channels(static_cast<int>(task.channel()) - 1);
+    // Both ends count the copies by the acts; one copy is at one place.
+    if (reg.copies() != 1 && (reg.copies() != channel.copies() ||
+                              !task.inputs(0).pattern().acts().empty())) {
+      return Bad(name, " offers ", RegisterName(plan_, r), " with ",
+                 reg.copies(), " copies at ", ChannelName(channel),
+                 ", which has ", channel.copies());
+    }
+    for (const Task& other : plan_.tasks()) {
+      if (other.kind() != Task::RECV || other.channel() != channel.read()) {
+        continue;
+      }
+      for (const InputPort& in : other.inputs()) {
+        if (in.register_() == r) return absl::OkStatus();
+      }
+    }
+    return Bad(name, " offers ", RegisterName(plan_, r),
+               ", which nothing holds until it has been read");
+  }
+
+  absl::Status CheckPeer(const Task& task, const std::string& name,
+                         const Channel& channel) const {
+    for (const OutputPort& out : task.outputs()) {
+      const Register& reg = plan_.registers(out.register_());
+      if (reg.bytes() == 0) continue;
+      if (reg.alias_of() != 0 || reg.tensors_size() != 1 ||
+          plan_.arenas(reg.arena()).kind() != Arena::PEER ||
+          reg.copies() != channel.copies()) {
+        return Bad(name, " gives ", RegisterName(plan_, out.register_()),
+                   ", which is not what lies at its peer");
+      }
+      WEFT_RETURN_IF_ERROR(
+          CheckSame(absl::StrCat("what ", name, " and its channel have"),
+                    reg.tensors(0), channel.tensor()));
     }
     return absl::OkStatus();
   }

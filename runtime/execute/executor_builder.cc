@@ -162,20 +162,26 @@ class ExecutorBuilder {
     }
   }
 
+  static std::string NameOf(const Block& block) {
+    return block.device == nullptr ? "other ranks" : block.device->Name();
+  }
+
   // Appends one operand of the launch being made. `host`: it must be a host
   // pointer; `any`: a host pointer where the device does not own the memory.
   absl::Status AddBuffer(const Place& place, bool host, bool any = false) {
     const Block& block = *place.spot.block;
     if (any && block.device != device_) host = true;
+    // Shared with other ranks: the host's, where the host itself computes.
+    if (block.device == nullptr && device_->info().host_mapped) host = true;
     if (host && block.host == nullptr && block.bytes != 0) {
-      return MakeError(ErrorCode::kBadPlan,
-                       absl::StrCat("the host cannot reach memory of ",
-                                    block.device->Name()));
+      return MakeError(
+          ErrorCode::kBadPlan,
+          absl::StrCat("the host cannot reach memory of ", NameOf(block)));
     }
     if (!host && block.device != device_) {
       return MakeError(
           ErrorCode::kBadPlan,
-          absl::StrCat("an operand lies on ", block.device->Name(),
+          absl::StrCat("an operand lies on ", NameOf(block),
                        " but its kernel runs on ", device_->Name()));
     }
     weft_buffer buffer{};
@@ -400,7 +406,7 @@ class ExecutorBuilder {
         if (slot.spot.block->host == nullptr && slot.tensor.bytes != 0) {
           return MakeError(ErrorCode::kBadPlan,
                            absl::StrCat("the host cannot reach memory of ",
-                                        slot.spot.block->device->Name()));
+                                        NameOf(*slot.spot.block)));
         }
         ex_.slots_.push_back(slot);
       }
@@ -418,6 +424,10 @@ class ExecutorBuilder {
     const bool send = task_->kind() == plan::Task::SEND;
     record_.mode = send ? TaskRecord::Mode::kSend : TaskRecord::Mode::kPost;
     record_.channel = task_->channel() - 1;
+    // What the other end reads where it lies does not travel.
+    if (plan_.channels(static_cast<int>(record_.channel)).read() != 0) {
+      return absl::OkStatus();
+    }
     // The plan has one tensor there, or none.
     return AddSlots(/*source=*/!send);
   }

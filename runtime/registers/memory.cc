@@ -25,12 +25,13 @@ std::string Describe(const StateEntry& s) {
 
 Spot ProgramMemory::RegisterSpot(uint32_t reg, uint64_t tensor_offset) const {
   Spot spot;
+  uint32_t at = reg;
   const plan::Register* r = &plan_->registers(static_cast<int>(reg));
   uint64_t offset = tensor_offset;
   // Aliases of aliases: each level adds its offset, at most one has slices.
   while (r->alias_of() != 0) {
-    const plan::Register* root =
-        &plan_->registers(static_cast<int>(r->alias_of() - 1));
+    at = r->alias_of() - 1;
+    const plan::Register* root = &plan_->registers(static_cast<int>(at));
     offset += r->alias_offset();
     if (r->copies() > root->copies() && root->copies() != 0) {
       spot.slices *= r->copies() / root->copies();
@@ -40,6 +41,13 @@ Spot ProgramMemory::RegisterSpot(uint32_t reg, uint64_t tensor_offset) const {
   }
   if (r->overlay_of() != 0) {
     r = &plan_->registers(static_cast<int>(r->overlay_of() - 1));
+  }
+  if (plan_->arenas(static_cast<int>(r->arena())).kind() == plan::Arena::PEER) {
+    const PeerBlock& peer = peers_.at(at);
+    spot.block = &peer.block;
+    spot.offset = offset;
+    spot.copy_stride = r->copies() > 1 ? peer.stride : 0;
+    return spot;
   }
   const Region& region = arenas_[r->arena()];
   spot.block = region.block;
@@ -71,6 +79,12 @@ Spot ProgramMemory::ConstantSpot(uint32_t constant) const {
   return spot;
 }
 
+void ProgramMemory::SetPeer(uint32_t reg, const char* host, uint64_t stride) {
+  PeerBlock& peer = peers_.at(reg);
+  peer.block.host = const_cast<char*>(host);  // no plan writes there: check.h
+  peer.stride = stride;
+}
+
 Device* ProgramMemory::device(uint32_t plan_device) const {
   return devices_[plan_device];
 }
@@ -100,8 +114,7 @@ SessionMemory::~SessionMemory() {
   }
 }
 
-absl::StatusOr<const ProgramMemory*> SessionMemory::Reserve(
-    const plan::Plan& plan) {
+absl::StatusOr<ProgramMemory*> SessionMemory::Reserve(const plan::Plan& plan) {
   WEFT_ASSIGN_OR_RETURN(std::vector<int> device_of, MatchDevices(plan));
   auto program = std::make_unique<ProgramMemory>();
   program->plan_ = &plan;
@@ -109,6 +122,7 @@ absl::StatusOr<const ProgramMemory*> SessionMemory::Reserve(
   WEFT_RETURN_IF_ERROR(ReserveStates(plan, device_of));
   WEFT_RETURN_IF_ERROR(ReserveArenas(plan, device_of, program.get()));
   WEFT_RETURN_IF_ERROR(ReserveConstants(plan, device_of, program.get()));
+  ReservePeers(plan, program.get());
   programs_.push_back(std::move(program));
   return programs_.back().get();
 }
@@ -181,12 +195,14 @@ absl::Status SessionMemory::ReserveStates(const plan::Plan& plan,
 absl::Status SessionMemory::Grow(Block* block, uint64_t bytes,
                                  const char* what) {
   if (bytes <= block->bytes) return absl::OkStatus();
-  if (block->mem != 0) {
+  if (block->mem != 0 || block->host != nullptr) {
     return MakeError(
         ErrorCode::kBadPlan,
-        absl::StrCat("a program loaded after the first run needs ", bytes,
-                     " bytes of ", what, " on ", block->device->Name(),
-                     "; the session has ", block->bytes));
+        absl::StrCat(
+            "a program loaded after the first run needs ", bytes, " bytes of ",
+            what, " on ",
+            block->device == nullptr ? "the host" : block->device->Name(),
+            "; the session has ", block->bytes));
   }
   block->bytes = bytes;
   return absl::OkStatus();
@@ -210,7 +226,10 @@ absl::Status SessionMemory::ReserveArenas(const plan::Plan& plan,
       has_state[d] = true;
       WEFT_RETURN_IF_ERROR(Grow(&device.state, arena.bytes(), "state"));
       region = {&device.state, 0};
-    } else {
+    } else if (arena.kind() == plan::Arena::SHARED) {
+      WEFT_RETURN_IF_ERROR(Grow(&shared_, arena.bytes(), "shared memory"));
+      region = {&shared_, 0};
+    } else if (arena.kind() != plan::Arena::PEER) {
       uint64_t alignment =
           std::max<uint32_t>(device.device->info().alignment, 1);
       uint64_t base = AlignUp(overlay[d], alignment);
@@ -229,6 +248,20 @@ absl::Status SessionMemory::ReserveArenas(const plan::Plan& plan,
         Grow(&devices_[d]->overlay, overlay[d], "working memory"));
   }
   return absl::OkStatus();
+}
+
+void SessionMemory::ReservePeers(const plan::Plan& plan,
+                                 ProgramMemory* program) const {
+  for (int r = 0; r < plan.registers_size(); ++r) {
+    const plan::Register& reg = plan.registers(r);
+    if (reg.bytes() == 0 || reg.alias_of() != 0 ||
+        plan.arenas(static_cast<int>(reg.arena())).kind() !=
+            plan::Arena::PEER) {
+      continue;
+    }
+    program->peers_[static_cast<uint32_t>(r)].block.bytes =
+        reg.bytes() * reg.copies();
+  }
 }
 
 absl::Status SessionMemory::ReserveConstants(const plan::Plan& plan,

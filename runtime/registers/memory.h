@@ -5,6 +5,8 @@
 //   overlay    activations, scratch and accumulators of the program that runs;
 //              programs lie over each other, so it is as large as the largest;
 //   constants  of all programs, filled by Allocate().
+// Registers that other ranks read lie in a block that is not allocated here
+// (SetShared), and what they offer in blocks of theirs (SetPeer).
 // Before that each program reserves its place:
 //
 //   SessionMemory memory(devices);
@@ -38,7 +40,7 @@
 
 namespace weft::runtime {
 
-// One allocation on a device.
+// One allocation on a device, or host memory that no device has.
 struct Block {
   Device* device = nullptr;
   uint64_t bytes = 0;
@@ -93,6 +95,9 @@ class ProgramMemory {
   // The session's device for one of the plan's.
   Device* device(uint32_t plan_device) const;
 
+  // Where a register of an arena PEER lies: copy k at `host` + k * `stride`.
+  void SetPeer(uint32_t reg, const char* host, uint64_t stride);
+
  private:
   friend class SessionMemory;
   struct Region {
@@ -105,6 +110,12 @@ class ProgramMemory {
   std::vector<Region> constants_;
   std::map<uint32_t, Region> scratch_;  // by stream
   std::map<uint32_t, Region> private_;  // by the plan's device
+  struct PeerBlock {
+    Block block;
+    uint64_t stride = 0;
+  };
+  // By register, of all that lie in an arena PEER.
+  std::map<uint32_t, PeerBlock> peers_;
 };
 
 class SessionMemory {
@@ -119,7 +130,13 @@ class SessionMemory {
   // `plan` has passed validation, and outlives the session's memory. Errors:
   // kDeviceNotFound; kBadPlan where state differs from what another program
   // says, or where it needs more than was allocated already.
-  absl::StatusOr<const ProgramMemory*> Reserve(const plan::Plan& plan);
+  absl::StatusOr<ProgramMemory*> Reserve(const plan::Plan& plan);
+
+  // What the programs need together in arenas SHARED, and where it is: before
+  // anything asks for spots there. Programs lie over each other.
+  uint64_t shared_bytes() const { return shared_.bytes; }
+  bool has_shared() const { return shared_.host != nullptr; }
+  void SetShared(char* host) { shared_.host = host; }
 
   // Allocates what is not allocated yet, fills constants. May be called again
   // after later reservations, which then must fit into what is there.
@@ -160,6 +177,7 @@ class SessionMemory {
                                 ProgramMemory* program);
   absl::Status ReserveStates(const plan::Plan& plan,
                              const std::vector<int>& device_of);
+  void ReservePeers(const plan::Plan& plan, ProgramMemory* program) const;
   absl::Status Grow(Block* block, uint64_t bytes, const char* what);
   absl::Status AllocateBlock(Block* block);
   // Sets `used` of each device that has accepted a copy.
@@ -170,6 +188,7 @@ class SessionMemory {
 
   std::vector<std::unique_ptr<PerDevice>> devices_;
   std::vector<std::unique_ptr<ProgramMemory>> programs_;
+  Block shared_;
   const uint64_t sync_ns_;
   bool busy_ = false;
   // What late copies may still touch.

@@ -63,6 +63,53 @@ absl::Status Program::OpenKernels(const ProgramMemory& memory) {
   return absl::OkStatus();
 }
 
+std::vector<SharedValue> Program::shared_values() const {
+  std::vector<SharedValue> out;
+  for (const plan::Task& task : plan_->tasks()) {
+    if (task.kind() != plan::Task::SEND) continue;
+    const plan::Channel& channel =
+        plan_->channels(static_cast<int>(task.channel()) - 1);
+    if (channel.read() == 0) continue;
+    const uint32_t reg = task.inputs(0).register_();
+    const Spot spot = memory_->RegisterSpot(reg, 0);
+    out.push_back(
+        {channel.peer(), channel.id(), spot.offset, spot.copy_stride});
+  }
+  return out;
+}
+
+absl::Status Program::TakePeerValues(const PeerValues& values) {
+  for (const plan::Task& task : plan_->tasks()) {
+    if (task.kind() != plan::Task::RECV) continue;
+    const plan::Channel& channel =
+        plan_->channels(static_cast<int>(task.channel()) - 1);
+    if (channel.read() == 0) continue;
+    for (const plan::OutputPort& out : task.outputs()) {
+      const plan::Register& reg =
+          plan_->registers(static_cast<int>(out.register_()));
+      if (reg.bytes() == 0) continue;
+      const auto at = values.find(channel.id());
+      const uint64_t bytes = plan::TensorBytes(reg.tensors(0));
+      const uint64_t others = reg.copies() - 1;
+      if (at == values.end() || at->second.room < bytes ||
+          reinterpret_cast<uintptr_t>(at->second.host) %
+                  plan_->devices(0).alignment() !=
+              0 ||
+          (others != 0 &&
+           at->second.stride > (at->second.room - bytes) / others)) {
+        return MakeError(
+            ErrorCode::kTransportFailed,
+            absl::StrCat(plan::ChannelName(channel), ": rank ", channel.peer(),
+                         at == values.end()
+                             ? " does not say where its value lies"
+                             : " says that it lies where it cannot"));
+      }
+      memory_->SetPeer(out.register_(), at->second.host, at->second.stride);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Program::Prepare(const Resources& resources) {
   if (!workers_.empty()) return absl::OkStatus();
   absl::Status made = MakeWorkers(resources);

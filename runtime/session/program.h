@@ -68,6 +68,12 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  // Registers that others read where they lie. Pre-condition: memory is there.
+  std::vector<SharedValue> shared_values() const;
+  // Where those of others lie. kTransportFailed where one is missing or does
+  // not fit.
+  absl::Status TakePeerValues(const PeerValues& values);
+
   // Nothing where it was done before. After a failure as if never called.
   absl::Status Prepare(const Resources& resources);
 
@@ -93,7 +99,7 @@ class Program {
   std::unique_ptr<plan::PlanView> view_;
   Bindings bindings_;
   uint32_t first_index_ = 0;
-  const ProgramMemory* memory_ = nullptr;
+  ProgramMemory* memory_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // null: no op uses it
   std::vector<std::unique_ptr<Mailbox<actor::Message>>> boxes_;
   std::vector<Port> ports_;

@@ -49,6 +49,7 @@ struct Session::Impl {
 
   absl::Status Prepare();
   absl::Status Agree();
+  absl::Status ShareMemory();
   absl::Status BreakIfBusy(absl::Status status);
   uint64_t SpinNs() const;
 };
@@ -129,6 +130,24 @@ absl::Status Session::Impl::Agree() {
                                        options.wire->config.rank,
                                        absl::StrCat(agreements++), met));
   for (const auto& [name, plan] : met) agreed.insert(name);
+  return ShareMemory();
+}
+
+// Registers that other ranks read, and theirs. All ranks come here together.
+absl::Status Session::Impl::ShareMemory() {
+  if (memory->shared_bytes() != 0 && !memory->has_shared()) {
+    WEFT_RETURN_IF_ERROR(wire->AllocShared(memory->shared_bytes()));
+    memory->SetShared(wire->shared());
+  }
+  std::vector<SharedValue> mine;
+  for (const auto& [name, program] : programs) {
+    const std::vector<SharedValue> values = program->shared_values();
+    mine.insert(mine.end(), values.begin(), values.end());
+  }
+  WEFT_ASSIGN_OR_RETURN(const PeerValues theirs, wire->ExchangeShared(mine));
+  for (const auto& [name, program] : programs) {
+    WEFT_RETURN_IF_ERROR(program->TakePeerValues(theirs));
+  }
   return absl::OkStatus();
 }
 
@@ -333,6 +352,8 @@ std::map<std::string, uint64_t> Session::PlannedBytes() const {
     result[impl_->devices[d]->Name()] =
         impl_->memory->PlannedBytes(static_cast<int>(d));
   }
+  // The first device is the host.
+  result[impl_->devices[0]->Name()] += impl_->memory->shared_bytes();
   return result;
 }
 

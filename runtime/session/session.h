@@ -147,7 +147,8 @@ class Session {
   absl::Status ReadState(absl::string_view name, absl::Span<char> out);
   absl::Status WriteState(absl::string_view name, absl::Span<const char> data);
 
-  // Bytes that the session has allocated, or will at the first Run, per device.
+  // Bytes that the session has allocated, or will at the first Run, per device;
+  // what other ranks read counts as the host's, which is the first.
   std::map<std::string, uint64_t> PlannedBytes() const;
 
   // Counters for tests and reports, summed over workers, since creation.

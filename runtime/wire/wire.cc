@@ -635,6 +635,7 @@ void Wire::Abort(const absl::Status& cause) {
 absl::Status Wire::Leave() {
   WEFT_RETURN_IF_ERROR(rendezvous_.AllGather(rank_, "wire/leave", "").status());
   left_ = true;
+  DropShared();
   for (const std::unique_ptr<Domain>& domain : domains_) {
     if (domain == nullptr) continue;
     WEFT_RETURN_IF_ERROR(domain->Close([](const TransportEvent&) {}));
@@ -648,6 +649,7 @@ Wire::~Wire() {
     if (!link.up) continue;
     link.domain->CloseEndpoint(link.endpoint, /*abort=*/true).IgnoreError();
   }
+  DropShared();
   domains_.clear();  // receives are posted into the links
 }
 

@@ -55,6 +55,7 @@
 #include "runtime/bus/port.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "runtime/wire/frame.h"
+#include "runtime/wire/shared_values.h"
 
 namespace weft::runtime {
 
@@ -164,6 +165,15 @@ class Wire {
       const plan::PlanView& view, uint32_t first_index,
       std::vector<Port> ports);
 
+  // Memory of this rank that others read: one block, zeroed, once, before
+  // ExchangeShared. kTransportFailed where no transport maps memory.
+  absl::Status AllocShared(uint64_t bytes);
+  char* shared() const { return static_cast<char*>(shared_.host); }
+  // Tells the others where values of mapped channels lie in it, and hears where
+  // theirs lie; all ranks call it together. Mapped until the end of the wire.
+  absl::StatusOr<PeerValues> ExchangeShared(
+      const std::vector<SharedValue>& mine);
+
   // Takes what has come; `any`: something has.
   absl::Status Poll(bool* any);
 
@@ -195,6 +205,7 @@ class Wire {
     uint64_t receives = 0;   // that may be under way at once
     std::vector<Frame> frames;
     LastWords last_words;
+    MappedMemory mapped;  // of the peer's block
   };
 
   explicit Wire(const WireOptions& options);
@@ -208,6 +219,9 @@ class Wire {
   bool Uses(const Domain* domain) const;
   absl::Status CheckLimits(const TransportInfo& info) const;
   absl::Status CheckReceives() const;
+  absl::StatusOr<PeerValues> ExchangeAll(const std::vector<SharedValue>& mine);
+  absl::Status MapPeer(Link* link, const std::string& key);
+  void DropShared();
   absl::Status AwaitLinks(uint64_t until);
   absl::Status OpenLink(Domain* domain, const TransportEvent& event);
   absl::Status PollDomain(Domain* domain, bool* any);
@@ -244,6 +258,9 @@ class Wire {
   std::vector<ProgramWire*> programs_;  // null: gone
   // Channel id -> program and index.
   absl::flat_hash_map<uint64_t, std::pair<uint32_t, uint32_t>> channels_;
+  SharedMemory shared_;              // of
+  Domain* shared_domain_ = nullptr;  // null: there is none
+  uint32_t exchanges_ = 0;
   std::array<TransportEvent, 64> events_;
   absl::Status failure_;
   bool left_ = false;

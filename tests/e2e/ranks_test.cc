@@ -117,6 +117,25 @@ TEST(RanksTest, AnyAlgorithmAndTimingComputesTheSame) {
              one);
 }
 
+// Every value between ranks is read where it lies.
+TEST(RanksTest, ReadingInPlaceChangesNothing) {
+  TestJob job("mapped", Mlp());
+  const Sets sets = {"logical_shards=8", "steps=5", "epochs=0",
+                     "model.builtin.args.dropout=0.25"};
+  const Left one = LeftBy(OnRanks(job, 1, sets));
+  int seed = 0;
+  for (const char* algorithm :
+       {"direct", "three-stage", "halving-doubling", "tree"}) {
+    SCOPED_TRACE(algorithm);
+    Sets with = sets;
+    with.push_back(absl::StrCat("collectives.algorithm=", algorithm));
+    with.push_back("collectives.mapped_bytes=1");
+    ExpectSame(LeftBy(OnRanks(job, 4, with,
+                              absl::StrCat("delay_max=8&delay_seed=", ++seed))),
+               one);
+  }
+}
+
 // Without logical shards the ring is as good as any; twice it gives the same.
 TEST(RanksTest, TheRingRepeatsItself) {
   TestJob job("ring", Mlp());

@@ -70,9 +70,14 @@ void ExpectLikeOneRank(const TestJob& job, const Sets& sets,
   auto one = RunCase(job, {"one", "", 1, ""}, sets, "");
   ASSERT_TRUE(one.ok()) << one.status();
   const auto state = StateOf(one->run_directory);
+  bool mapped = false;
   for (const Case& c : cases) {
-    SCOPED_TRACE(c.name);
-    auto many = RunCase(job, c, sets, "delay_max=4&delay_seed=3");
+    // Every second one reads all values of other ranks where they lie.
+    mapped = !mapped;
+    SCOPED_TRACE(absl::StrCat(c.name, mapped ? ", mapped" : ""));
+    Sets with = sets;
+    if (mapped) with.push_back("collectives.mapped_bytes=1");
+    auto many = RunCase(job, c, with, "delay_max=4&delay_seed=3");
     ASSERT_TRUE(many.ok()) << many.status();
     ExpectNear(StateOf(many->run_directory), state);
     EXPECT_NEAR(many->final_loss, one->final_loss, 1e-5 * one->final_loss);

@@ -120,6 +120,8 @@ absl::Status CheckArgsOnce(absl::string_view name, const job::Job& job) {
 }
 
 constexpr uint64_t kMaxChunkElements = uint64_t{1} << 40;
+constexpr uint64_t kMappedBytes = 16384;
+constexpr uint64_t kMaxMappedBytes = uint64_t{1} << 40;
 constexpr uint32_t kMaxStages = 4096;
 
 absl::Status Bad(absl::string_view message) {
@@ -572,6 +574,14 @@ absl::Status ResolveJob(const std::string& path, job::Job* job) {
   job::Collectives* collectives = job->mutable_collectives();
   if (collectives->algorithm().empty()) collectives->set_algorithm("auto");
   WEFT_RETURN_IF_ERROR(AlgorithmOfJob(*job).status());
+  if (!collectives->has_mapped_bytes()) {
+    collectives->set_mapped_bytes(kMappedBytes);
+  }
+  if (collectives->mapped_bytes() > kMaxMappedBytes) {
+    return Bad(absl::StrCat("collectives.mapped_bytes is ",
+                            collectives->mapped_bytes(), ", at most ",
+                            kMaxMappedBytes, " make sense"));
+  }
   if (collectives->chunk_elements() > kMaxChunkElements) {
     return Bad(absl::StrCat("collectives.chunk_elements is ",
                             collectives->chunk_elements(), ", at most ",

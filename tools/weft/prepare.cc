@@ -206,6 +206,21 @@ absl::Status CompareDevices(const RankLink& link, Prepared* out) {
   return TakeKinds(out->job, kinds, &out->share);
 }
 
+// Who can read whose memory.
+absl::Status CompareLocalities(const RankLink& link, Prepared* out) {
+  if (link.rendezvous == nullptr) return absl::OkStatus();
+  std::string mine;
+  for (const runtime::WireTransport& from : link.transports) {
+    const TransportInfo& info = from.transport->info();
+    if (mine.empty() && info.shared_memory) mine = info.locality;
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<std::string> localities,
+      link.rendezvous->AllGather(link.rank, "localities", mine));
+  TakeLocalities(localities, &out->share);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 double Prepared::EpochOf(uint64_t step) const {
@@ -257,6 +272,7 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
       out->devices, JobDevices::Open(job.devices(), options.plugins,
                                      options.link.rank, options.link.ranks));
   WEFT_RETURN_IF_ERROR(CompareDevices(options.link, out.get()));
+  WEFT_RETURN_IF_ERROR(CompareLocalities(options.link, out.get()));
   WEFT_RETURN_IF_ERROR(LoadData(options, out.get()));
   runtime::DeviceOracle oracle(out->devices.pointers());
   ProgramOptions program_options;

@@ -80,6 +80,8 @@ ShardingSpec RankPrograms::SpecOf(const std::vector<int>& axes) const {
   ShardingSpec spec;
   spec.meshes = MeshesOf(axes);
   spec.micro_batches = static_cast<int>(share_.all_micro_batches);
+  spec.topology.mapped_bytes = share_.mapped_bytes;
+  spec.hosts = share_.hosts;
   return spec;
 }
 
@@ -301,6 +303,8 @@ absl::Status RankPrograms::ShareNodes(Graphs* graphs) {
         for (int& r : where->rank) {
           if (r >= 0) r = stages[r].rank(0);
         }
+        where->topology.mapped_bytes = share_.mapped_bytes;
+        where->hosts = share_.hosts;
         where->narrow_wire = narrow_wire() && graph == &graphs->at(kTrain);
         WEFT_ASSIGN_OR_RETURN(*graph, GraphOfRank(*graph, *where, rank));
         return absl::OkStatus();

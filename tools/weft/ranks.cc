@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -174,6 +175,7 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
                             " ranks) do not divide"));
   }
   share.micro_batches = share.all_micro_batches / sharers;
+  share.mapped_bytes = static_cast<int64_t>(job.collectives().mapped_bytes());
   WEFT_RETURN_IF_ERROR(SetPipeline(job, &share));
   WEFT_ASSIGN_OR_RETURN(std::vector<std::string> kinds,
                         ComputeKinds(job.devices(), ranks));
@@ -231,6 +233,21 @@ absl::Status TakeKinds(const job::Job& job,
     share->zero = std::max(share->zero, uint32_t{1});
   }
   return absl::OkStatus();
+}
+
+void TakeLocalities(const std::vector<std::string>& localities,
+                    RankShare* share) {
+  share->hosts.clear();
+  std::map<std::string, std::vector<int>> hosts;
+  for (size_t r = 0; r < localities.size(); ++r) {
+    hosts[localities[r]].push_back(static_cast<int>(r));
+  }
+  if (hosts.count("") != 0) {
+    share->mapped_bytes = 0;
+  } else if (hosts.size() > 1) {
+    for (auto& [locality, ranks] : hosts) share->hosts.push_back(ranks);
+    std::sort(share->hosts.begin(), share->hosts.end());
+  }
 }
 
 absl::StatusOr<Sbp> SbpOf(const job::Sharding& sharding) {

@@ -58,6 +58,9 @@ struct RankShare {
   // once.
   PipelineSpec pipeline;
   uint32_t zero = 0;  // the job's, or more
+  // Ranks of one host read values of so many bytes in place; 0: none.
+  int64_t mapped_bytes = 0;
+  std::vector<std::vector<int>> hosts;  // ranks; empty: all on one
   // Two ranks that compute with unlike devices, "ranks 0 (cpu) and 1 (sim)";
   // empty: all are alike. The same of two that differ on the axis "data" alone.
   std::string unlike;
@@ -95,6 +98,11 @@ absl::StatusOr<RankShare> ShareOfRank(const job::Job& job, uint32_t rank,
 // logical shards.
 absl::Status TakeKinds(const job::Job& job,
                        const std::vector<std::string>& kinds, RankShare* share);
+
+// `localities`: by rank, equal where two can map each other's memory, empty
+// where a rank cannot. Hosts, and whether anything is mapped, follow.
+void TakeLocalities(const std::vector<std::string>& localities,
+                    RankShare* share);
 
 // Whether mesh, sharding and zero say something that can be: kBadJob.
 absl::Status CheckMesh(const job::Job& job);

@@ -1,0 +1,230 @@
+// Collectives whose values are read where they lie: the plans of all ranks are
+// proved as one, and give what plans give that send every value, under any
+// timing.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/check/check.h"
+#include "compiler/collectives/testing.h"
+#include "compiler/testing/fake_oracle.h"
+#include "compiler/testing/job_plans.h"
+#include "compiler/testing/symbolic_run.h"
+#include "core/base/error.h"
+#include "core/ops/expr.h"
+#include "core/ops/system_attrs.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using Algorithm = CollectiveAlgorithm;
+using Kind = CollectiveKind;
+
+constexpr int kMicroBatches = 3;
+constexpr int kPeriods = 3;
+
+// How often the operand is made, and the collective done.
+enum class Rate { kStep, kMicro, kStepInMicro };
+
+// x * 2 + 1, through the collective, times 0.25.
+Graph MakeRank(const Collective& c, const TensorType& type, Rate rate) {
+  Graph graph(absl::StrCat("rank", c.rank));
+  const bool micro = rate == Rate::kMicro;
+  auto x =
+      micro ? graph.Add("weft.DataSource", "x", {},
+                        DataSourceAttrs(absl::StrCat("x", c.rank), {type}), 1)
+            : graph.Add("weft.Variable", absl::StrCat("x", c.rank), {},
+                        VariableAttrs(type, VariableInit::Zeros()));
+  EXPECT_TRUE(x.ok()) << x.status();
+  GraphEmitter emit(&graph, "t", "test");
+  const Expr y = Expr(emit, (*x)->output(0)) * 2.0 + 1.0;
+  const bool gives = c.kind != Kind::kBroadcast && c.kind != Kind::kScatter;
+  const bool root = c.ranks[c.root] == c.rank;
+  auto result =
+      AddCollective(&graph, c, gives || root ? Value(y) : Value(), type);
+  EXPECT_TRUE(result.ok()) << result.status();
+  Expr z = y;
+  if (result->valid()) z = Expr(emit, *result) * 0.25;
+  emit.Emit("weft.Output", {z}, {{"name", absl::StrCat("y", c.rank)}}, 0);
+  EXPECT_TRUE(emit.status().ok()) << emit.status();
+  return graph;
+}
+
+struct Case {
+  Kind kind;
+  int ranks;
+  Rate rate;
+};
+
+std::vector<Graph> MakeGraphs(const Case& at, Algorithm algorithm,
+                              int64_t mapped_bytes) {
+  Collective c;
+  c.kind = at.kind;
+  c.algorithm = algorithm;
+  c.name = "sum";
+  c.rate = at.rate == Rate::kStep ? "step" : "micro";
+  c.root = at.ranks / 2;
+  c.topology.mapped_bytes = mapped_bytes;
+  for (int p = 0; p < at.ranks; ++p) c.ranks.push_back(p);
+  std::vector<Graph> graphs;
+  for (c.rank = 0; c.rank < at.ranks; ++c.rank) {
+    graphs.push_back(MakeRank(c, {DType::kF32, {at.ranks * 6}}, at.rate));
+  }
+  return graphs;
+}
+
+JobPlans MustCompile(const Case& at, Algorithm algorithm,
+                     int64_t mapped_bytes) {
+  CompileOptions options;
+  options.devices = {HostDevice()};
+  options.micro_batches = at.rate == Rate::kStep ? 1 : kMicroBatches;
+  FakeOracle oracle;
+  auto job =
+      CompileGraphs(MakeGraphs(at, algorithm, mapped_bytes), options, oracle);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return job.ok() ? *std::move(job) : JobPlans();
+}
+
+int Mapped(const plan::Plan& plan) {
+  int mapped = 0;
+  for (const plan::Channel& channel : plan.channels()) {
+    mapped += channel.read() != 0;
+  }
+  return mapped;
+}
+
+class MappedTest : public testing::TestWithParam<Kind> {};
+
+TEST_P(MappedTest, GivesWhatSendingGives) {
+  for (int ranks : {2, 3, 4}) {
+    for (Rate rate : {Rate::kStep, Rate::kMicro, Rate::kStepInMicro}) {
+      const Case at = {GetParam(), ranks, rate};
+      for (Algorithm algorithm :
+           AlgorithmsFor(at.kind, CollectiveGroup{ranks, ranks / 2, {}})) {
+        SCOPED_TRACE(absl::StrCat(Name(algorithm), " of ", ranks, ", rate ",
+                                  static_cast<int>(rate)));
+        const JobPlans sent = MustCompile(at, algorithm, 0);
+        const JobPlans mapped = MustCompile(at, algorithm, 1);
+        ASSERT_FALSE(mapped.plans.empty());
+        EXPECT_EQ(Mapped(sent.plans[0]), 0);
+        EXPECT_EQ(Mapped(mapped.plans[0]), sent.plans[0].channels_size());
+        const auto expected = RunPlan(sent.joined, kPeriods, 1);
+        ASSERT_TRUE(expected.ok()) << expected.status();
+        for (uint64_t seed = 1; seed <= 12; ++seed) {
+          const auto got = RunPlan(mapped.joined, kPeriods, seed);
+          ASSERT_TRUE(got.ok()) << got.status();
+          ASSERT_EQ(*got, *expected) << seed;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, MappedTest,
+                         testing::Values(Kind::kAllReduce, Kind::kReduceScatter,
+                                         Kind::kAllGather, Kind::kBroadcast,
+                                         Kind::kReduce, Kind::kGather,
+                                         Kind::kScatter, Kind::kAllToAll),
+                         [](const testing::TestParamInfo<Kind>& info) {
+                           std::string name(Name(info.param));
+                           for (char& ch : name) ch = ch == '-' ? '_' : ch;
+                           return name;
+                         });
+
+// Two ranks, all-reduce, direct: rank 0's plan.
+plan::Plan PlanOfSum() {
+  return MustCompile({Kind::kAllReduce, 2, Rate::kStep}, Algorithm::kDirect, 1)
+      .plans[0];
+}
+
+int FindTask(const plan::Plan& plan, plan::Task::Kind kind, bool mapped) {
+  for (int t = 0; t < plan.tasks_size(); ++t) {
+    const plan::Task& task = plan.tasks(t);
+    if (task.kind() != kind) continue;
+    const bool is = plan.channels(task.channel() - 1).read() != 0;
+    if (is == mapped) return t;
+  }
+  ADD_FAILURE() << "no such task";
+  return 0;
+}
+
+TEST(MappedPlanTest, WhatIsSharedAndWhatIsThere) {
+  const plan::Plan plan = PlanOfSum();
+  const plan::Task& send = plan.tasks(FindTask(plan, plan::Task::SEND, true));
+  const plan::Register& offered = plan.registers(send.inputs(0).register_());
+  EXPECT_EQ(plan.arenas(offered.arena()).kind(), plan::Arena::SHARED);
+  EXPECT_EQ(plan.arenas(offered.arena()).bytes(), offered.bytes());
+  const plan::Task& recv = plan.tasks(FindTask(plan, plan::Task::RECV, true));
+  const plan::Register& there = plan.registers(recv.outputs(0).register_());
+  EXPECT_EQ(plan.arenas(there.arena()).kind(), plan::Arena::PEER);
+  EXPECT_EQ(plan.arenas(there.arena()).bytes(), 0u);
+}
+
+// The SEND that says "read" waits for nobody.
+TEST(MappedPlanTest, ReadBeforeItsReadersIsRefuted) {
+  plan::Plan plan = PlanOfSum();
+  plan::Task* said =
+      plan.mutable_tasks(FindTask(plan, plan::Task::SEND, false));
+  const plan::Task& recv = plan.tasks(FindTask(plan, plan::Task::RECV, true));
+  // Of what it waits for, only RECV itself.
+  for (int i = said->inputs_size() - 1; i >= 0; --i) {
+    const uint32_t r = said->inputs(i).register_();
+    bool of_recv = false;
+    for (const plan::OutputPort& out : recv.outputs()) {
+      of_recv |= out.register_() == r;
+    }
+    if (of_recv) continue;
+    for (plan::Task& task : *plan.mutable_tasks()) {
+      for (int o = task.outputs_size() - 1; o >= 0; --o) {
+        if (task.outputs(o).register_() == r) {
+          plan.mutable_registers(r)->set_acks_per_copy(0);
+        }
+      }
+    }
+    said->mutable_inputs()->DeleteSubrange(i, 1);
+  }
+  const absl::Status status = check::CheckPlan(plan);
+  EXPECT_TRUE(IsError(status, ErrorCode::kPlanRefuted)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("that it has been read"));
+}
+
+// Nothing holds what a peer reads.
+TEST(MappedPlanTest, AValueThatNobodyHoldsIsRefused) {
+  plan::Plan plan = PlanOfSum();
+  const uint32_t offered =
+      plan.tasks(FindTask(plan, plan::Task::SEND, true)).inputs(0).register_();
+  plan::Task* holds =
+      plan.mutable_tasks(FindTask(plan, plan::Task::RECV, false));
+  for (int i = holds->inputs_size() - 1; i >= 0; --i) {
+    if (holds->inputs(i).register_() == offered) {
+      holds->mutable_inputs()->DeleteSubrange(i, 1);
+    }
+  }
+  plan.mutable_registers(offered)->set_acks_per_copy(
+      plan.registers(offered).acks_per_copy() - 1);
+  const absl::Status status = check::CheckPlan(plan);
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadPlan)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("until it has been read"));
+}
+
+// Ranks that do not agree whether a value is sent.
+TEST(MappedPlanTest, OneRankThatSendsIsRefused) {
+  const Case at = {Kind::kAllReduce, 2, Rate::kStep};
+  std::vector<Graph> graphs = MakeGraphs(at, Algorithm::kDirect, 1);
+  graphs[1] = std::move(MakeGraphs(at, Algorithm::kDirect, 0)[1]);
+  CompileOptions options;
+  options.devices = {HostDevice()};
+  FakeOracle oracle;
+  const auto job = CompileGraphs(graphs, options, oracle);
+  EXPECT_TRUE(IsError(job.status(), ErrorCode::kPlansDiffer)) << job.status();
+  EXPECT_THAT(std::string(job.status().message()),
+              testing::HasSubstr("direct.0-1.mapped1"));
+}
+
+}  // namespace
+}  // namespace weft
