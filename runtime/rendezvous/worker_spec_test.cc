@@ -101,6 +101,21 @@ Variables Slurm() {
           {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"}};
 }
 
+// srun -n 2 of Slurm 22.05 on one host. Captured.
+Variables SlurmOneHost() {
+  return {{"SLURMD_NODENAME", "vm"},     {"SLURM_CPUS_ON_NODE", "1"},
+          {"SLURM_GTIDS", "0,1"},        {"SLURM_JOBID", "1"},
+          {"SLURM_JOB_ID", "1"},         {"SLURM_JOB_NODELIST", "vm"},
+          {"SLURM_LOCALID", "1"},        {"SLURM_NNODES", "1"},
+          {"SLURM_NODEID", "0"},         {"SLURM_NODELIST", "vm"},
+          {"SLURM_NPROCS", "2"},         {"SLURM_NTASKS", "2"},
+          {"SLURM_OVERCOMMIT", "1"},     {"SLURM_PROCID", "1"},
+          {"SLURM_STEPID", "0"},         {"SLURM_STEP_ID", "0"},
+          {"SLURM_STEP_NODELIST", "vm"}, {"SLURM_STEP_NUM_NODES", "1"},
+          {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2"},
+          {"SLURM_TASKS_PER_NODE", "2"}, {"SLURM_TASK_PID", "679"}};
+}
+
 // The script that sbatch runs, which is no rank.
 Variables SlurmScript() {
   return {{"SLURM_JOB_ID", "4711"},
@@ -285,6 +300,16 @@ TEST(WorkerSpecTest, OfTorchrun) {
 TEST(WorkerSpecTest, OfSlurmAndKubernetes) {
   ExpectSpecs({
       {"srun", Slurm(), {}, 4, 5, 0, 1, "gpu-a01:30427", "", "srun"},
+      {"srun on one host",
+       SlurmOneHost(),
+       {},
+       1,
+       2,
+       1,
+       2,
+       "",
+       "slurm-1.0/0",
+       "srun"},
       {"srun with an address",
        With(Slurm(), {{"MASTER_ADDR", "n9"}, {"MASTER_PORT", "77"}}),
        {},
