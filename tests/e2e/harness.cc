@@ -271,8 +271,16 @@ absl::StatusOr<TrainResult> TestJob::Train(const Sets& sets) const {
   return weft::Train(Options(sets));
 }
 
-Process TestJob::Weft(const std::vector<std::string>& args,
-                      const Environ& environment, const Limits& limits) const {
+std::string TestJob::weft() const {
+  // A job may have a program of its own, beside plugins of its own.
+  const std::string own = File("bin/weft");
+  return RealOs().Exists(own) ? own : RunfilePath("tools/weft/weft");
+}
+
+Process TestJob::Program(const std::string& program,
+                         const std::vector<std::string>& args,
+                         const Environ& environment,
+                         const Limits& limits) const {
   static int count = 0;
   const std::string stem = File(absl::StrCat("process-", ++count));
   // The first of a name counts.
@@ -282,10 +290,6 @@ Process TestJob::Weft(const std::vector<std::string>& args,
   }
   envp.push_back("PATH=/usr/bin:/bin");
   envp.push_back(absl::StrCat("WEFT_RUNS_DIR=", File("runs")));
-  // A job may have a program of its own, beside plugins of its own.
-  const std::string own = File("bin/weft");
-  const std::string program =
-      RealOs().Exists(own) ? own : RunfilePath("tools/weft/weft");
   int out = OpenForOutput(stem + ".out"), err = OpenForOutput(stem + ".err");
   EXPECT_GE(out, 0);
   EXPECT_GE(err, 0);

@@ -115,7 +115,15 @@ class TestJob {
   // folder as the current directory and WEFT_RUNS_DIR in it.
   Process Weft(const std::vector<std::string>& args,
                const Environ& environment = {},
-               const Limits& limits = {}) const;
+               const Limits& limits = {}) const {
+    return Program(weft(), args, environment, limits);
+  }
+  // The same with another program, such as one that starts weft.
+  Process Program(const std::string& program,
+                  const std::vector<std::string>& args,
+                  const Environ& environment = {},
+                  const Limits& limits = {}) const;
+  std::string weft() const;  // its path
   // Run directories made below runs/, oldest first.
   std::vector<std::string> Runs() const;
 
