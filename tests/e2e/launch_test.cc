@@ -116,7 +116,7 @@ TEST_F(LaunchTest, TheBitsOfThreads) {
 TEST_F(LaunchTest, AKilledRankAndARestartChangeNoBit) {
   // Enough steps that the ranks are killed before the last.
   const Sets sets =
-      Steps(3000) + Sets{"checkpoint.every_steps=20", "eval.every_epochs=0"};
+      Steps(1500) + Sets{"checkpoint.every_steps=25", "eval.every_epochs=0"};
   TestJob threads("threads", Mlp());
   const Left one = LeftBy(OnRanks(threads, 1, sets));
   TestJob job("killed", Mlp());

@@ -202,7 +202,8 @@ absl::Status ProcessRank::AgreeOnPlugins(const job::Job& job) {
 absl::StatusOr<observe::RunDirectory> ProcessRank::MakeDirectory(
     const job::Job& job) {
   if (!spec_.run_directory.empty()) {
-    return observe::RunDirectory::Open(*options_.os, spec_.run_directory);
+    // The launcher has it for all of them.
+    return observe::RunDirectory::Share(*options_.os, spec_.run_directory);
   }
   if (!options_.resume.empty()) {
     return observe::RunDirectory::Open(*options_.os, options_.resume);

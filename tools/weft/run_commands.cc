@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -102,14 +103,14 @@ class RunJob {
     Announce();
     absl::StatusOr<launch::LaunchResult> result = launch::Launch(launch_);
     if (!result.ok()) {
-      if (made_) RealOs().RemoveAll(launch_.directory).IgnoreError();
+      if (directory_.has_value()) directory_->Discard();
       return result.status();
     }
     // As one process that is refused: its message is all there is to keep.
     const bool begun =
         RealOs().Exists(JoinPath(launch_.directory, "resolved_job.txtpb"));
-    if (made_ && !begun && result->exit_code == kUsage) {
-      RealOs().RemoveAll(launch_.directory).IgnoreError();
+    if (directory_.has_value() && !begun && result->exit_code == kUsage) {
+      directory_->Discard();
     }
     context_->stop_signal = result->stop_signal;
     context_->exit_code = result->exit_code;
@@ -122,10 +123,12 @@ class RunJob {
     std::fflush(file);
   }
 
+  // On the first host this process has the directory's lock, from here to the
+  // end of the last rank.
   absl::Status FindDirectory() {
     if (!flags_.resume.empty()) {
-      launch_.directory = RunDirectoryOf(RealOs(), flags_.resume);
-      if (!launch_.directory.empty()) return absl::OkStatus();
+      const std::string run = RunDirectoryOf(RealOs(), flags_.resume);
+      if (!run.empty()) return Open(run);
       return MakeError(ErrorCode::kCheckpointMissing,
                        absl::StrCat("'", flags_.resume,
                                     "' is no run directory and lies in none "
@@ -141,27 +144,31 @@ class RunJob {
       return ShareDirectory(
           JoinPath(base, SharedName(name, launch_.options.job_id)));
     }
-    // Its lock is for rank 0: this one ends here.
-    WEFT_ASSIGN_OR_RETURN(
-        observe::RunDirectory made,
-        observe::RunDirectory::Create(RealOs(), RealClock(), base, name));
-    made_ = true;
-    launch_.directory = made.path();
+    WEFT_ASSIGN_OR_RETURN(directory_, observe::RunDirectory::Create(
+                                          RealOs(), RealClock(), base, name));
+    launch_.directory = directory_->path();
     return absl::OkStatus();
   }
 
-  absl::Status ShareDirectory(std::string path) {
-    launch_.directory = std::move(path);
+  absl::Status Open(const std::string& path) {
+    launch_.directory = path;
+    if (launch_.options.node_rank > 0) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(directory_,
+                          observe::RunDirectory::Open(RealOs(), path));
+    return absl::OkStatus();
+  }
+
+  absl::Status ShareDirectory(const std::string& path) {
     if (launch_.options.node_rank == 0 &&
-        RealOs().Exists(JoinPath(launch_.directory, "resolved_job.txtpb"))) {
+        RealOs().Exists(JoinPath(path, "resolved_job.txtpb"))) {
       return MakeError(
           ErrorCode::kRunDirInUse,
-          absl::StrCat("'", launch_.directory,
+          absl::StrCat("'", path,
                        "' is of an earlier run: give another --rdzv-id, or go "
                        "on with --resume ",
-                       launch_.directory));
+                       path));
     }
-    return absl::OkStatus();
+    return Open(path);
   }
 
   absl::Status MakeArguments() {
@@ -196,7 +203,7 @@ class RunJob {
   CommandContext* const context_;
   RunFlags flags_;
   launch::LaunchJob launch_;
-  bool made_ = false;  // the directory, by us
+  std::optional<observe::RunDirectory> directory_;
 };
 
 void AddLaunchFlags(Command* run, launch::LaunchFlags* flags) {
