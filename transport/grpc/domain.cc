@@ -26,6 +26,13 @@ void SetText(char (&field)[N], const std::string& text) {
   field[n] = '\0';
 }
 
+uint64_t NowNs() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(
+          std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
 // Who listens on a loopback address is reached on this machine, and there in
 // this network namespace, only.
 std::string Locality(const Options& options) {
@@ -50,13 +57,6 @@ PortSettings SettingsOf(const Options& options, uint64_t timeout_ns) {
 }
 
 }  // namespace
-
-uint64_t NowNs() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(
-          std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
 
 weft_transport_info Describe(const Options& options, bool secret) {
   weft_transport_info info{};
@@ -228,7 +228,8 @@ uint64_t GrpcDomain::OnTick() {
   last_tick_ns_ = now;
   bool live = !visits_.empty();
   for (auto& [id, visit] : visits_) {
-    if (visit->deadline > now) continue;
+    visit->left_ns -= std::min(visit->left_ns, elapsed);
+    if (visit->left_ns != 0) continue;
     if (visit->stage != Stage::kGone) {
       Drop(visit.get(), WEFT_PEER_LOST,
            "rank " + std::to_string(visit->rank) + " does not answer");

@@ -34,8 +34,6 @@ weft_transport_info Describe(const Options& options, bool secret);
 // So often within the peer time-out does each side beat.
 constexpr uint64_t kBeats = 16;
 
-uint64_t NowNs();
-
 class GrpcDomain : public weft_sdk::TransportDomain, private PortOwner {
  public:
   GrpcDomain(const weft_sdk::DomainConfig& config, const Options& options);
@@ -75,7 +73,7 @@ class GrpcDomain : public weft_sdk::TransportDomain, private PortOwner {
     GrpcDomain* const domain;
     const uint64_t id;
     Stage stage = Stage::kHello;
-    uint64_t deadline = 0;
+    uint64_t left_ns = 0;  // to become a connection
     std::shared_ptr<Stream> control, bulk;
     uint32_t live = 0;  // streams that are not over
     std::deque<std::string> out;

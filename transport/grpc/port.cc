@@ -18,7 +18,6 @@ namespace {
 constexpr int kWindow = 4 << 20;
 constexpr int kFrame = 1 << 20;
 constexpr int kReadChunk = 64 << 10;
-constexpr int kIdleMs = 500;
 constexpr uint64_t kLingerNs = 1'000'000;
 
 // What client and server have to agree on is set once, here. gRPC's own
@@ -93,10 +92,10 @@ class GrpcPort final : public Port, public CallOwner {
     b.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // Of one connection.
     b.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
-    // Nobody calls there, or whoever did was turned out.
-    b.AddChannelArgument(
-        GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-        std::min(kIdleMs, static_cast<int>(settings_.handshake_ms)));
+    // Nobody calls there, or whoever did was turned out. Not shorter: a rank
+    // may be stopped between its first packet and its call.
+    b.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                         static_cast<int>(settings_.handshake_ms));
     b.RegisterAsyncGenericService(&service_);
     server_ = b.BuildAndStart();
     if (server_ == nullptr || bound == 0) return 0;

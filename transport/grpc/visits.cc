@@ -105,7 +105,7 @@ void GrpcDomain::Drop(Visit* visit, weft_code code, const std::string& why) {
 
 std::unique_ptr<GrpcDomain::Visit> GrpcDomain::NewVisit() {
   auto visit = std::make_unique<Visit>(this, ++last_id_);
-  visit->deadline = NowNs() + timeout_ns_;
+  visit->left_ns = timeout_ns_;
   return visit;
 }
 
