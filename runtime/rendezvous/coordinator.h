@@ -45,6 +45,7 @@ struct CoordinatorOptions {
   std::string secret;  // empty: none
   // The rank whose process it runs in: lost with it. Empty: no rank's.
   std::optional<uint32_t> host_rank;
+  // Ranks that say what they want get that instead of these two.
   uint64_t join_ns = 300'000'000'000;  // from Start on, until all are there
   uint64_t silence_ns = 3'500'000'000;
   uint64_t hello_ns = 5'000'000'000;

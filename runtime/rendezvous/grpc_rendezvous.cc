@@ -68,10 +68,7 @@ class GrpcRendezvous::Impl
   absl::Status Verdict(const absl::Status& mine);
   void SetWake(std::function<void()> wake);
   absl::Status Leave();
-  void Report(uint64_t step, uint64_t acts) {
-    step_ = step;
-    acts_ = acts;
-  }
+  void Report(uint64_t step) { step_ = step; }
   uint32_t ranks() const { return options_.ranks; }
 
   void OnReadDone(bool ok) override;
@@ -114,7 +111,6 @@ class GrpcRendezvous::Impl
   grpc::ClientContext context_;
   ToRank in_;
   std::atomic<uint64_t> step_{0};
-  std::atomic<uint64_t> acts_{0};
 
   mutable Mutex mu_;
   CondVar changed_;
@@ -168,6 +164,8 @@ Hello GrpcRendezvous::Impl::MakeHello() const {
   hello.set_host(HostName());
   hello.set_boot_id(BootId());
   hello.set_pid(getpid());
+  hello.set_silence_ns(options_.silence_ns);
+  hello.set_join_ns(options_.join_ns);
   size_t bytes = 0;
   for (const auto& [name, value] : options_.facts) {
     rendezvous::Fact* fact = hello.add_facts();
@@ -550,7 +548,6 @@ void GrpcRendezvous::Impl::Beats() {
       if (out_.empty() && !ended && !leaving_) {
         ToCoordinator message;
         message.mutable_beat()->set_step(step_);
-        message.mutable_beat()->set_acts(acts_);
         Say(std::move(message));
       }
     }
@@ -587,8 +584,8 @@ absl::Status GrpcRendezvous::Verdict(uint32_t /*rank*/,
 void GrpcRendezvous::SetWake(uint32_t /*rank*/, std::function<void()> wake) {
   impl_->SetWake(std::move(wake));
 }
-void GrpcRendezvous::Report(uint32_t /*rank*/, uint64_t step, uint64_t acts) {
-  impl_->Report(step, acts);
+void GrpcRendezvous::Report(uint32_t /*rank*/, uint64_t step) {
+  impl_->Report(step);
 }
 absl::Status GrpcRendezvous::Put(const std::string& key,
                                  const std::string& value) {

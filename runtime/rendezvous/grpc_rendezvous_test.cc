@@ -272,9 +272,10 @@ TEST_F(GrpcRendezvousTest, AddressesThatCannotBe) {
 }
 
 TEST_F(GrpcRendezvousTest, WhoIsMissingIsNamed) {
-  coordinator_options_.join_ns = 0;
   Start(3);
-  absl::Status status = GrpcRendezvous::Connect(OptionsOf(1)).status();
+  RendezvousOptions options = OptionsOf(1);
+  options.join_ns = 1;
+  absl::Status status = GrpcRendezvous::Connect(options).status();
   EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("have not come: 0"));
 }

@@ -61,7 +61,8 @@ Meeting::Meeting(const CoordinatorOptions& options, bool loopback,
       loopback_(loopback),
       outlet_(*outlet),
       beat_ns_(BeatNs(options.silence_ns)),
-      join_until_(now + options.join_ns),
+      start_(now),
+      join_ns_(options.join_ns),
       last_time_(now),
       next_beat_(now + beat_ns_),
       ranks_(options.ranks) {}
@@ -214,6 +215,9 @@ void Meeting::Seat(uint64_t visitor, const Hello& hello, uint64_t now) {
   seat.visitor = visitor;
   seat.heard = now;
   seat.hello = hello;
+  seat.silence_ns =
+      hello.silence_ns() != 0 ? hello.silence_ns() : options_.silence_ns;
+  if (joined_ == 0 && hello.join_ns() != 0) join_ns_ = hello.join_ns();
   seat.progress.joined = true;
   seat.progress.host = hello.host();
   seat.progress.pid = hello.pid();
@@ -262,7 +266,6 @@ void Meeting::HearRank(uint64_t visitor, const ToCoordinator& message,
   switch (message.body_case()) {
     case ToCoordinator::kBeat:
       rank.progress.step = message.beat().step();
-      rank.progress.acts = message.beat().acts();
       return;
     case ToCoordinator::kGather:
     case ToCoordinator::kPut: {
@@ -494,11 +497,11 @@ void Meeting::CheckTimes(uint64_t now) {
     Refuse(visitor, ErrorCode::kPeerRefused, "said no hello in time");
   }
   if (failure_.has_value()) return;
-  if (joined_ < ranks_.size() && now >= join_until_) {
+  if (joined_ < ranks_.size() && now >= start_ + join_ns_) {
     absent_given_up_ = true;
     const std::vector<uint32_t> absent = Absent();
     return Decide(absent[0], ErrorCode::kPeerLost,
-                  absl::StrCat("after ", Seconds(options_.join_ns),
+                  absl::StrCat("after ", Seconds(join_ns_),
                                " these ranks have not come: ",
                                absl::StrJoin(absent, ", "), " (", joined_,
                                " of ", ranks_.size(), " are there)"),
@@ -507,10 +510,9 @@ void Meeting::CheckTimes(uint64_t now) {
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
     if (!rank.joined || rank.gone) continue;
-    if (now < rank.heard + options_.silence_ns) continue;
-    Lost(r,
-         absl::StrCat("it has been silent for ", Seconds(options_.silence_ns),
-                      ", at step ", rank.progress.step));
+    if (now < rank.heard + rank.silence_ns) continue;
+    Lost(r, absl::StrCat("it has been silent for ", Seconds(rank.silence_ns),
+                         ", at step ", rank.progress.step));
     return Dismiss(r);  // it may never read that; nobody waits for it
   }
   if (weak_.has_value() && now >= weak_until_) {

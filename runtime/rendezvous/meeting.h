@@ -83,6 +83,7 @@ class Meeting {
     bool gone = false;
     uint64_t visitor = 0;
     uint64_t heard = 0;
+    uint64_t silence_ns = 0;  // after which it is lost
     rendezvous::Hello hello;
     RankProgress progress;
   };
@@ -130,7 +131,8 @@ class Meeting {
   const bool loopback_;
   Outlet& outlet_;
   const uint64_t beat_ns_;
-  const uint64_t join_until_;
+  const uint64_t start_;
+  uint64_t join_ns_;  // from start_ on
   uint64_t last_time_ = 0;
   uint64_t next_beat_ = 0;
   std::map<uint64_t, Visitor> visitors_;

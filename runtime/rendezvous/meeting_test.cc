@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/rendezvous/proof.h"
+#include "runtime/rendezvous/sealed.h"
 
 namespace weft::runtime {
 namespace {
@@ -411,6 +412,45 @@ TEST_F(MeetingTest, ValuesAreFoundByTheirKeys) {
     told = told || (message.has_missing() && message.missing().call() == 6);
   }
   EXPECT_TRUE(told);
+}
+
+TEST(SealedTest, OpensForThoseWhoKnow) {
+  const std::string text = "-----BEGIN KEY-----\n0123456789";
+  const std::string sealed = Seal(kSecret, "key of rank 1", text);
+  EXPECT_EQ(sealed.find("BEGIN"), std::string::npos);
+  EXPECT_NE(Seal(kSecret, "key of rank 1", text), sealed);
+  auto opened = Unseal(kSecret, "key of rank 1", sealed);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(*opened, text);
+  EXPECT_TRUE(Unseal(kSecret, "x", Seal(kSecret, "x", "")).ok());
+  EXPECT_FALSE(Unseal(kSecret, "key of rank 2", sealed).ok());
+  EXPECT_FALSE(Unseal("another", "key of rank 1", sealed).ok());
+  for (size_t i = 0; i < sealed.size(); ++i) {
+    std::string damaged = sealed;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    EXPECT_TRUE(IsError(Unseal(kSecret, "key of rank 1", damaged).status(),
+                        ErrorCode::kPeerRefused));
+    EXPECT_FALSE(Unseal(kSecret, "key of rank 1", sealed.substr(0, i)).ok());
+  }
+}
+
+// What ranks say they want counts; the coordinator may be one that knows less.
+TEST_F(MeetingTest, RanksSayHowLongTheyWait) {
+  Open(2);
+  Hello hello = HelloOf(0, 2);
+  hello.set_join_ns(90 * kSecond);
+  hello.set_silence_ns(20 * kSecond);
+  Enter(10, hello);
+  Pass(80 * kSecond, {10});
+  EXPECT_EQ(Failure(), "");
+  Enter(11, HelloOf(1, 2));
+  Pass(3 * kSecond, {});
+  Beat(11);
+  EXPECT_EQ(Failure(), "");
+  Pass(16 * kSecond, {11});
+  EXPECT_EQ(Failure(), "");
+  Pass(2 * kSecond, {11});
+  EXPECT_THAT(Failure(), HasSubstr("silent for 20 s"));
 }
 
 }  // namespace

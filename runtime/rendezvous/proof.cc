@@ -56,6 +56,10 @@ std::string ProofOfCoordinator(absl::string_view secret,
   return Hmac(secret, Joined({"weft coordinator", challenge, nonce, hello}));
 }
 
+std::string KeyOf(absl::string_view secret, absl::string_view purpose) {
+  return Hmac(secret, Joined({"weft key", purpose}));
+}
+
 bool SameBytes(absl::string_view a, absl::string_view b) {
   return a.size() == b.size() &&
          CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;

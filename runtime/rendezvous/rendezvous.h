@@ -44,7 +44,6 @@ struct RankProgress {
   std::string host;
   int64_t pid = 0;
   uint64_t step = 0;
-  uint64_t acts = 0;
 };
 
 class Rendezvous {
@@ -76,8 +75,7 @@ class Rendezvous {
   virtual void SetWake(uint32_t rank, std::function<void()> wake) = 0;
 
   // How far a rank is, for those who look at a job from outside.
-  virtual void Report(uint32_t /*rank*/, uint64_t /*step*/, uint64_t /*acts*/) {
-  }
+  virtual void Report(uint32_t /*rank*/, uint64_t /*step*/) {}
 };
 
 }  // namespace weft::runtime

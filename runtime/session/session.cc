@@ -92,6 +92,7 @@ absl::Status Session::Impl::Prepare() {
   if (options.wire.has_value() && wire == nullptr) {
     WEFT_ASSIGN_OR_RETURN(
         wire, Wire::Connect(*options.wire, threads[kWireWorker]->token()));
+    LOG(INFO) << "joined with " << wire->Describe();
     options.wire->rendezvous->SetWake(options.wire->config.rank,
                                       [this] { control_word.Post(); });
   }

@@ -228,8 +228,6 @@ TEST(ProcessesTest, WhatDiffersIsSaidByAllBeforeTheFirstStep) {
   for (const Case& c : std::vector<Case>{
            {{"--set", "seed=2"},
             {"ranks differ in the job", "'seed: 2'", "'seed: 1'"}},
-           {{"--transport", "grpc"},
-            {"ranks differ in the --transport", "'grpc'", "''"}},
            {{"--peer-timeout", "9"}, {"'9000000000'", "'3500000000'"}}}) {
     SCOPED_TRACE(c.texts[0]);
     TestJob job(absl::StrCat("differs", ++n), Mlp());

@@ -2,7 +2,8 @@
 //
 //   WEFT_RETURN_IF_ERROR(CheckManyRanks(options, ranks));
 //   RankTransports transports;
-//   WEFT_RETURN_IF_ERROR(transports.Load(options, {"shm", "grpc"}));
+//   WEFT_RETURN_IF_ERROR(
+//       transports.Load(options, {"shm", "grpc"}, {}, domain));
 //   link.transports = transports.wire();
 //
 // Threading: thread-compatible.
@@ -11,7 +12,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,13 +30,17 @@ inline constexpr uint32_t kRankWireVersion = 1;
 // kBadValue for options that only one rank can have.
 absl::Status CheckManyRanks(const TrainOptions& options, uint32_t ranks);
 
+using TransportOptions = std::vector<std::pair<std::string, std::string>>;
+
 class RankTransports {
  public:
-  // Those of options.transport or, where that names none, those of `automatic`
-  // that are there. `domain`: of a rank, to see whether they take the options.
-  // kBadValue for options that are no options of the one transport.
+  // Those of options.transport ("shm,grpc?listen=10.0.0.1:0") or, where that
+  // names none, those of `automatic` that are there. `defaults`: options, by
+  // transport, of one that is given none. `domain`: of a rank, to see whether
+  // they take the options. kBadValue for options that they do not.
   absl::Status Load(const TrainOptions& options,
                     const std::vector<std::string>& automatic,
+                    const std::map<std::string, TransportOptions>& defaults,
                     const DomainConfig& domain);
 
   // The best first.

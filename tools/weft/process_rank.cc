@@ -27,6 +27,7 @@
 #include "runtime/rendezvous/job_secret.h"
 #include "runtime/rendezvous/meeting_point.h"
 #include "tools/weft/device_list.h"
+#include "tools/weft/host_link.h"
 #include "tools/weft/job.h"
 #include "tools/weft/many_ranks.h"
 #include "tools/weft/prepare.h"
@@ -85,6 +86,7 @@ class ProcessRank {
   std::unique_ptr<runtime::Coordinator> coordinator_;
   std::unique_ptr<runtime::MeetingPoint> point_;
   std::unique_ptr<runtime::GrpcRendezvous> meeting_;
+  HostLink host_link_;
   RankTransports transports_;
   std::unique_ptr<runtime::HostThreads> threads_;
 };
@@ -155,8 +157,6 @@ absl::StatusOr<TrainResult> ProcessRank::Meet() {
       {"version of what ranks send", absl::StrCat(kRankWireVersion)},
       {"plugin ABI", absl::StrCat(WEFT_ABI_MAJOR)},
       {"--peer-timeout in ns", absl::StrCat(options_.peer_timeout_ns)},
-      {"--transport", options_.transport},
-      {"--transport-options", options_.transport_options},
   };
   WEFT_ASSIGN_OR_RETURN(meeting_, runtime::GrpcRendezvous::Connect(options));
   point_.reset();  // all have come
@@ -253,8 +253,14 @@ absl::Status ProcessRank::Link(const job::Job& job) {
   link.domain.secret =
       secret_.size() <= kMaxDomainSecret ? secret_ : Sha256Hex(secret_);
   if (meeting_ != nullptr) {
+    std::map<std::string, TransportOptions> defaults;
+    if (!spec_.one_host() && !secret_.empty()) {
+      WEFT_RETURN_IF_ERROR(host_link_.Make(meeting_.get(), spec_.rank,
+                                           spec_.ranks, address_, secret_));
+      defaults["grpc"] = host_link_.options();
+    }
     WEFT_RETURN_IF_ERROR(
-        transports_.Load(options_, {"shm", "grpc"}, link.domain));
+        transports_.Load(options_, {"shm", "grpc"}, defaults, link.domain));
     link.transports = transports_.wire();
   }
   uint32_t threads = job.runtime().threads();

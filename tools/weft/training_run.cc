@@ -540,6 +540,9 @@ absl::Status TrainingRun::TrainLoop() {
 absl::Status TrainingRun::OnStep(uint64_t step,
                                  const ScalarSinks::Values& values) {
   double loss = values[0];
+  if (options_.link.rendezvous != nullptr) {
+    options_.link.rendezvous->Report(options_.link.rank, step + 1);
+  }
   double loss_scale = 1;
   double grad_norm = 0;  // looked at where a loss scale may skip steps
   bool scaled = false;

@@ -53,7 +53,7 @@ class VirtualRanks {
     WEFT_RETURN_IF_ERROR(CheckManyRanks(options_, options_.virtual_ranks));
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
     WEFT_RETURN_IF_ERROR(
-        transports_.Load(options_, {std::string(kTransport)}, DomainOf(0)));
+        transports_.Load(options_, {std::string(kTransport)}, {}, DomainOf(0)));
     WEFT_ASSIGN_OR_RETURN(threads_, runtime::HostThreads::Install(
                                         *options_.os, job_.runtime().threads(),
                                         job_.runtime().bind_threads()));
