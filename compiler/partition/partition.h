@@ -21,8 +21,8 @@
 // Mapped channels. The receiver reads the value in the sender's memory: SEND
 // says that it is there, and a channel the other way, whose name ends in
 // ".read", that all readers are done, until when its RECV holds the value. What
-// cannot lie in shared memory itself (state, what another rank sent, values that
-// a pipeline keeps) is copied there.
+// cannot lie in shared memory itself (state, what another rank sent, values
+// that a pipeline keeps) is copied there.
 //
 // Variables. A variable has a *shared* phase, in which its value is read, and
 // an *exclusive* one, in which it is replaced; each is a work. The update acts

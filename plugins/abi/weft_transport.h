@@ -275,6 +275,19 @@ typedef struct weft_transport_api {
                        weft_status* status);
   weft_code (*mem_unmap)(weft_domain* domain, const void* host,
                          weft_status* status);
+
+  /* Optional, both or none: for a host whose thread sleeps on a word of its own
+   * and can sleep on two at once, so that a peer wakes it without a thread in
+   * between. (`notify` goes on to tell what no peer's wake does.) */
+  /* 16. Before the last look, by `poll`. From then on `word`, a futex that
+   * other processes wake too (not FUTEX_PRIVATE), differs from `seen`, and who
+   * waits for it is woken, once `poll` may have something. A domain whose host
+   * has called it once may leave progress to `poll` while there are such
+   * calls. */
+  weft_code (*sleep_begin)(weft_domain* domain, const uint32_t** word,
+                           uint32_t* seen, weft_status* status);
+  /* 17. Awake. Once after each of the above, by the same thread. */
+  weft_code (*sleep_end)(weft_domain* domain, weft_status* status);
 } weft_transport_api;
 
 #ifdef __cplusplus

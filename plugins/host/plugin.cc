@@ -88,6 +88,11 @@ absl::Status CheckTransport(const weft_transport_api& t,
   const int shared = (t.mem_alloc_shared != nullptr) +
                      (t.mem_free_shared != nullptr) + (t.mem_pack != nullptr) +
                      (t.mem_map != nullptr) + (t.mem_unmap != nullptr);
+  if ((t.sleep_begin == nullptr) != (t.sleep_end == nullptr)) {
+    return Broken(shown,
+                  "the transport section has one of 'sleep_begin' and "
+                  "'sleep_end'; both or none is the rule");
+  }
   if (shared == 0 || shared == 5) return absl::OkStatus();
   return Broken(shown, absl::StrCat("the transport section has ", shared,
                                     " of the 5 functions for shared memory; "

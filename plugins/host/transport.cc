@@ -289,6 +289,21 @@ absl::StatusOr<bool> Domain::Wait(uint64_t timeout_ns) {
   return Fail("wait", code, status);
 }
 
+absl::StatusOr<SleepWord> Domain::SleepBegin() {
+  SleepWord sleep;
+  weft_status status = NewStatus();
+  const weft_code code =
+      api_.sleep_begin(handle_, &sleep.word, &sleep.seen, &status);
+  if (code != WEFT_OK) return Fail("sleep_begin", code, status);
+  return sleep;
+}
+
+absl::Status Domain::SleepEnd() {
+  weft_status status = NewStatus();
+  const weft_code code = api_.sleep_end(handle_, &status);
+  return code == WEFT_OK ? absl::OkStatus() : Fail("sleep_end", code, status);
+}
+
 absl::StatusOr<weft_transport_stats> Domain::Stats() {
   auto stats = NewStruct<weft_transport_stats>();
   if (api_.stats == nullptr) return stats;

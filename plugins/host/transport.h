@@ -110,6 +110,12 @@ struct MappedMemory {
   uint64_t bytes = 0;
 };
 
+// Differs from `seen`, and its waiters are woken, once Poll may have something.
+struct SleepWord {
+  const uint32_t* word = nullptr;
+  uint32_t seen = 0;
+};
+
 // A plugin that has a transport section. Cheap to copy.
 class Transport {
  public:
@@ -178,6 +184,12 @@ class Domain {
   // which are notified. Pre-condition: has_wait().
   bool has_wait() const { return api_.wait != nullptr; }
   absl::StatusOr<bool> Wait(uint64_t timeout_ns);
+
+  // For a worker that sleeps on a futex word of its own and on this: begin,
+  // look once more (Poll), sleep, end. Pre-condition: has_sleep().
+  bool has_sleep() const { return api_.sleep_begin != nullptr; }
+  absl::StatusOr<SleepWord> SleepBegin();
+  absl::Status SleepEnd();
 
   // Zeroes where the plugin does not count.
   absl::StatusOr<weft_transport_stats> Stats();

@@ -191,11 +191,17 @@ TEST(TransportTablesTest, OptionalFunctions) {
                         weft_status*) -> weft_code { return 0; };
   ExpectCode(some.Adopt().status(), ErrorCode::kPluginBroken,
              "1 of the 5 functions for shared memory");
+  Tables half;
+  half.api.sleep_end = [](weft_domain*, weft_status*) -> weft_code {
+    return 0;
+  };
+  ExpectCode(half.Adopt().status(), ErrorCode::kPluginBroken, "'sleep_begin'");
   Tables older;  // of a version that had nothing optional
   older.api.struct_size = offsetof(weft_transport_api, wait);
   auto domain = older.transport().Open(Config()).value();
   EXPECT_FALSE(domain->info().shared_memory) << "a claim without functions";
   EXPECT_FALSE(domain->has_wait());
+  EXPECT_FALSE(domain->has_sleep());
   EXPECT_EQ(domain->Stats().value().sent_bytes, 0u);
   ExpectCode(domain->Wait(1).status(), ErrorCode::kPluginAbi, "'wait'");
   ExpectCode(domain->AllocShared(1).status(), ErrorCode::kPluginAbi,

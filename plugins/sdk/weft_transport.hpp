@@ -31,6 +31,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "plugins/abi/weft_transport.h"
 #include "plugins/sdk/weft_hello.hpp"
@@ -108,6 +109,18 @@ struct SharedRegion {
   uint64_t bytes = 0;
 };
 
+// Differs from `seen` once there may be something to poll.
+struct SleepWord {
+  const uint32_t* word = nullptr;
+  uint32_t seen = 0;
+};
+
+// Plugins that have it say `static constexpr bool kSleeps = true`.
+template <typename P, typename = void>
+struct HasSleeps : std::false_type {};
+template <typename P>
+struct HasSleeps<P, std::enable_if_t<P::kSleeps>> : std::true_type {};
+
 // One rank's side of the job.
 class TransportDomain {
  public:
@@ -142,6 +155,10 @@ class TransportDomain {
     throw None();
   }
   virtual void Unmap(const void* host) { throw None(); }
+
+  // Where kSleeps says so.
+  virtual SleepWord SleepBegin() { throw Error(WEFT_UNSUPPORTED, "no word"); }
+  virtual void SleepEnd() {}
 
  private:
   static Error None() { return Error(WEFT_UNSUPPORTED, "no shared memory"); }
@@ -340,7 +357,21 @@ class TransportTables {
     return Guard(status, [&] { From(domain)->domain->Unmap(host); });
   }
 
+  static weft_code SleepBegin(weft_domain* domain, const uint32_t** word,
+                              uint32_t* seen, weft_status* status) {
+    return Guard(status, [&] {
+      const SleepWord sleep = From(domain)->domain->SleepBegin();
+      *word = sleep.word;
+      *seen = sleep.seen;
+    });
+  }
+
+  static weft_code SleepEnd(weft_domain* domain, weft_status* status) {
+    return Guard(status, [&] { From(domain)->domain->SleepEnd(); });
+  }
+
   static constexpr bool kShared = P::kSharedMemory;
+  static constexpr bool kSleeps = HasSleeps<P>::value;
   static constexpr weft_transport_api kApi = {
       sizeof(weft_transport_api),
       0,
@@ -358,7 +389,9 @@ class TransportTables {
       kShared ? &MemFreeShared : nullptr,
       kShared ? &MemPack : nullptr,
       kShared ? &MemMap : nullptr,
-      kShared ? &MemUnmap : nullptr};
+      kShared ? &MemUnmap : nullptr,
+      kSleeps ? &SleepBegin : nullptr,
+      kSleeps ? &SleepEnd : nullptr};
   static constexpr weft_section kSections[] = {
       {WEFT_SECTION_TRANSPORT, 0, &kApi}};
   static constexpr weft_plugin kPlugin = {

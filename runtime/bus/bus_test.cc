@@ -154,6 +154,32 @@ TEST(FutexWordTest, SleepHasADeadline) {
   EXPECT_GE(word.sleeps(), 1u);
 }
 
+TEST(FutexWordTest, SleepsOnWordsOfOthersToo) {
+  if (!FutexWord::CanSleepOnSeveral()) {
+    GTEST_SKIP() << "this kernel has no futex_waitv";
+  }
+  FutexWord word, one, two;
+  const auto wait = [&](uint64_t timeout_ns, auto&& meanwhile) {
+    const uint32_t seen = word.Announce();
+    const FutexWord::Other others[] = {{one.raw(), one.Announce()},
+                                       {two.raw(), two.Announce()}};
+    std::thread thread(meanwhile);
+    const bool woken = word.SleepFor(seen, timeout_ns, others, 2);
+    thread.join();
+    for (FutexWord* w : {&word, &one, &two}) w->Awake();
+    return woken;
+  };
+  for (FutexWord* by : {&word, &one, &two}) {
+    EXPECT_TRUE(wait(20'000'000'000u, [&] { by->Post(); }));
+  }
+  while (wait(1000, [] {})) {
+  }
+  const uint32_t seen = word.Announce();
+  FutexWord::Other changed = {one.raw(), one.Announce()};
+  one.Post();
+  EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u, &changed, 1));
+}
+
 TEST(WakeTokenTest, WakesItsWordWhileItLives) {
   FutexWord word, other;
   uint64_t number = 0;

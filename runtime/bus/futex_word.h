@@ -23,6 +23,7 @@
 #define WEFT_RUNTIME_BUS_FUTEX_WORD_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace weft::runtime {
@@ -47,6 +48,18 @@ class FutexWord {
   // Sleeps until the word differs from `seen` or `timeout_ns` have passed.
   // May return early. Returns false where the time-out ended it.
   bool SleepFor(uint32_t seen, uint64_t timeout_ns);
+
+  // The same, but `others` end it as well: words that others than this class
+  // change and wake. Pre-condition: CanSleepOnSeveral(), and not too many.
+  struct Other {
+    const uint32_t* word = nullptr;
+    uint32_t seen = 0;
+  };
+  static constexpr size_t kMostOthers = 7;
+  bool SleepFor(uint32_t seen, uint64_t timeout_ns, const Other* others,
+                size_t num_others);
+  // Whether the kernel has it: Linux 5.16.
+  static bool CanSleepOnSeveral();
 
   // After sleeping, or after finding work instead.
   void Awake() { word_.fetch_and(~1u, std::memory_order_seq_cst); }

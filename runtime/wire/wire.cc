@@ -466,6 +466,26 @@ absl::Status Wire::Poll(bool* any) {
   return absl::OkStatus();
 }
 
+absl::Status Wire::SleepBegin(std::vector<FutexWord::Other>* words) {
+  words->clear();
+  if (!FutexWord::CanSleepOnSeveral()) return absl::OkStatus();
+  for (const std::unique_ptr<Domain>& domain : domains_) {
+    if (domain == nullptr || !domain->has_sleep()) continue;
+    if (words->size() == FutexWord::kMostOthers) break;
+    WEFT_ASSIGN_OR_RETURN(const SleepWord sleep, domain->SleepBegin());
+    asleep_.push_back(domain.get());
+    words->push_back({sleep.word, sleep.seen});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Wire::SleepEnd() {
+  absl::Status status;
+  for (Domain* domain : asleep_) status.Update(domain->SleepEnd());
+  asleep_.clear();
+  return status;
+}
+
 absl::Status Wire::PollDomain(Domain* domain, bool* any) {
   size_t n = 0;
   do {

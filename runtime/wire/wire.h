@@ -52,6 +52,7 @@
 #include "core/actor/message.h"
 #include "core/plan/plan.h"
 #include "plugins/host/transport.h"
+#include "runtime/bus/futex_word.h"
 #include "runtime/bus/port.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "runtime/wire/frame.h"
@@ -177,6 +178,13 @@ class Wire {
   // Takes what has come; `any`: something has.
   absl::Status Poll(bool* any);
 
+  // Around a sleep of the worker that polls: words that end it, besides the
+  // worker's own, of transports whose peers wake it themselves. Look once more
+  // in between. Not more than kMostOthers; what is left out is told by the
+  // token.
+  absl::Status SleepBegin(std::vector<FutexWord::Other>* words);
+  absl::Status SleepEnd();
+
   // Tells every peer that this rank gives up; once.
   void Abort(const absl::Status& cause);
   // Waits until every rank has come to its end, and closes.
@@ -264,7 +272,8 @@ class Wire {
   std::array<TransportEvent, 64> events_;
   absl::Status failure_;
   bool left_ = false;
-  bool aborted_ = false;  // the peers were told
+  bool aborted_ = false;         // the peers were told
+  std::vector<Domain*> asleep_;  // that SleepEnd is owed to
 };
 
 }  // namespace weft::runtime

@@ -400,13 +400,22 @@ void Worker::Wait() {
     }
   }
   uint32_t seen = port.word->Announce();
-  if (port.box->Empty() && !PollOthers() && port.box->Empty() &&
+  absl::Status status;
+  if (config_.wire != nullptr) status = config_.wire->SleepBegin(&wire_words_);
+  if (status.ok() && port.box->Empty() && !PollOthers() && port.box->Empty() &&
       !report_wanted_.load(std::memory_order_relaxed)) {
-    port.word->SleepFor(seen, SleepTime());
+    if (wire_words_.empty()) {
+      port.word->SleepFor(seen, SleepTime());
+    } else {
+      port.word->SleepFor(seen, SleepTime(), wire_words_.data(),
+                          wire_words_.size());
+    }
   } else {
     nap_ns_ = kFirstNapNs;
   }
+  if (config_.wire != nullptr) status.Update(config_.wire->SleepEnd());
   port.word->Awake();
+  if (!status.ok()) Fail(std::move(status));
 }
 
 // How long to sleep at most, with wake-ups asked for where devices can.

@@ -215,6 +215,7 @@ class Worker {
   // Periods that are done but for what is on its way out: (period, holds).
   std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;
+  std::vector<FutexWord::Other> wire_words_;  // of the transports, asleep
   uint64_t nap_ns_ = kFirstNapNs;
   Leaving leaving_ = Leaving::kNo;
   // Of this run; null: not recorded.

@@ -7,9 +7,9 @@
 #ifndef WEFT_TRANSPORT_COMMON_MAILBOX_H_
 #define WEFT_TRANSPORT_COMMON_MAILBOX_H_
 
-#include <deque>
 #include <utility>
 
+#include "plugins/sdk/weft_fifo.hpp"
 #include "plugins/sdk/weft_transport.hpp"
 
 namespace weft_transport {
@@ -44,8 +44,8 @@ class Mailbox {
   weft_transport_stats stats{};
 
  private:
-  std::deque<TransportEvent> urgent_;
-  std::deque<TransportEvent> usual_;
+  weft_sdk::Fifo<TransportEvent> urgent_;
+  weft_sdk::Fifo<TransportEvent> usual_;
   bool pushed_ = false;
   bool armed_ = true;
 };

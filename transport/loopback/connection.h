@@ -16,14 +16,13 @@
 #ifndef WEFT_TRANSPORT_LOOPBACK_CONNECTION_H_
 #define WEFT_TRANSPORT_LOOPBACK_CONNECTION_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "plugins/sdk/weft_fifo.hpp"
+#include "plugins/sdk/weft_near_map.hpp"
 #include "transport/loopback/lock.h"
 #include "transport/loopback/mailbox.h"
 #include "transport/loopback/options.h"
@@ -84,35 +83,7 @@ class Connection {
     weft_sdk::Fifo<Recv> recvs;
     bool busy = false;  // a copy is under way
   };
-  // The lanes of one direction, by tag. A lane stays where it is while others
-  // come and go.
-  class Lanes {
-   public:
-    Lane& at(uint64_t tag) {
-      Lane*& near = near_[tag % near_.size()].lane;
-      uint64_t& near_tag = near_[tag % near_.size()].tag;
-      if (near == nullptr || near_tag != tag) {
-        near = &map_[tag];
-        near_tag = tag;
-      }
-      return *near;
-    }
-    void erase(uint64_t tag) {
-      map_.erase(tag);
-      near_.fill({});
-    }
-    size_t size() const { return map_.size(); }
-    auto begin() { return map_.begin(); }
-    auto end() { return map_.end(); }
-
-   private:
-    struct Near {
-      uint64_t tag = 0;
-      Lane* lane = nullptr;
-    };
-    std::unordered_map<uint64_t, Lane> map_;
-    std::array<Near, 16> near_;  // looked up before
-  };
+  using Lanes = weft_sdk::NearMap<Lane>;  // by tag
   struct Half {
     Side side;
     Lanes lanes;                   // of the messages that this end sends

@@ -32,7 +32,7 @@ void Bell::Sleep(uint32_t seen, uint64_t timeout_ns) {
   const timespec timeout{0, static_cast<long>(ns)};
   page().sleepers.fetch_add(1);
   Futex(&page().rings, FUTEX_WAIT, seen, &timeout);
-  page().sleepers.fetch_sub(1);
+  Awake();
 }
 
 }  // namespace weft_shm

@@ -15,6 +15,11 @@ constexpr int kLargeArrivals = 2;  // of arrived_
 constexpr size_t kKeptLanes = 1024;
 // Records of one pass, so that the lock is let go now and then.
 constexpr uint32_t kPass = 256;
+// A pass that took fewer records, and no chunk, can't have made the room that a
+// starving producer waits for: such a one has filled the ring, so that passes
+// of kPass follow.
+constexpr uint32_t kFewRecords = 64;
+static_assert(kFewRecords <= kPass && 2 * kPass <= kRecords);
 
 Record NewRecord(RecordKind kind, uint64_t id) {
   Record record{};
@@ -59,8 +64,13 @@ weft_code Connection::Post(const weft_transport_op& op, weft_status* status) {
   if (DownCode() != WEFT_OK) {
     return weft_sdk::Fail(status, DownCode(), WhyDown());
   }
-  const weft_code code = op.kind == WEFT_TRANSPORT_SEND ? PostSend(op, status)
-                                                        : PostRecv(op, status);
+  weft_code code;
+  if (op.kind == WEFT_TRANSPORT_SEND) {
+    code = PostSend(op, status);
+    PutFins();
+  } else {
+    code = PostRecv(op, status);
+  }
   Ring();
   return code;
 }
@@ -71,6 +81,18 @@ weft_code Connection::Again(const char* what, uint32_t limit,
   return weft_sdk::Fail(status, WEFT_AGAIN,
                         std::to_string(limit) + " " + what +
                             " are under way, the most there are");
+}
+
+void Connection::AddSend(uint64_t id, const Send& send) {
+  if (unused_.empty()) {
+    sends_.emplace_hint(sends_.end(), id, send);
+    return;
+  }
+  Sends::node_type node = std::move(unused_.back());
+  unused_.pop_back();
+  node.key() = id;
+  node.mapped() = send;
+  sends_.insert(sends_.end(), std::move(node));
 }
 
 weft_code Connection::PostSend(const weft_transport_op& op,
@@ -104,7 +126,7 @@ weft_code Connection::PostSend(const weft_transport_op& op,
   } else if (eager && op.length != 0) {
     std::memcpy(record.data, op.host, op.length);
   }
-  sends_.emplace_hint(sends_.end(), id, send);
+  AddSend(id, send);
   Put(record);
   return weft_sdk::Ok(status);
 }
@@ -115,8 +137,9 @@ weft_code Connection::PostRecv(const weft_transport_op& op,
     return Again("RECVs", options_.max_inflight, status);
   }
   ++recvs_;
-  lanes_[op.tag].recvs.push_back({op.host, op.length, op.cookie});
-  Match(op.tag);
+  Lane& lane = lanes_.at(op.tag);
+  lane.recvs.push_back({op.host, op.length, op.cookie});
+  Match(op.tag, &lane);
   return weft_sdk::Ok(status);
 }
 
@@ -168,22 +191,28 @@ void Connection::Ring() {
 
 // ---- Reading ---------------------------------------------------------------
 
-bool Connection::Progress() {
+bool Connection::Progress(bool soon) {
   if (down_) return false;
-  bool any = false;
+  PutFins();
+  put_off_ = soon && !closing_;
+  uint32_t taken = 0;
+  bool chunks = false;
   Record record;
-  for (uint32_t i = 0; i < kPass && link_.in->Take(&record); ++i) {
-    any = true;
+  for (; taken < kPass && link_.in->Take(&record); ++taken) {
+    chunks = chunks || record.kind == RecordKind::kData;
     if (final_in_ || !Handle(record)) {
       nonsense_ = true;
       Down();
       return true;
     }
   }
+  put_off_ = false;
+  bool any = taken != 0;
   if (any && closing_) deadline_ = NowNs() + timeout_ns_;
   Flush();
   if (closing_) SayFinal();
-  if (any && link_.in->ProducerStarves()) wrote_ = true;
+  const bool may_starve = taken >= kFewRecords || chunks;
+  if (may_starve && link_.in->ProducerStarves()) wrote_ = true;
   any = any || wrote_;
   Ring();
   if (final_out_ && final_in_) Down();
@@ -231,8 +260,9 @@ bool Connection::HandleEager(const Record& record) {
   }
   if (closing_) return true;
   ++arrived_[urgent];
-  lanes_[record.tag].arrivals.push_back(arrival);
-  Match(record.tag);
+  Lane& lane = lanes_.at(record.tag);
+  lane.arrivals.push_back(arrival);
+  Match(record.tag, &lane);
   return true;
 }
 
@@ -245,13 +275,14 @@ bool Connection::HandleLarge(const Record& record) {
   last_arrival_ = record.id;
   if (closing_) return true;
   ++arrived_[kLargeArrivals];
-  lanes_[record.tag].arrivals.push_back({record.id,
-                                         record.length,
-                                         /*eager=*/false,
-                                         /*urgent=*/false,
-                                         kNoSlot,
-                                         {}});
-  Match(record.tag);
+  Lane& lane = lanes_.at(record.tag);
+  lane.arrivals.push_back({record.id,
+                           record.length,
+                           /*eager=*/false,
+                           /*urgent=*/false,
+                           kNoSlot,
+                           {}});
+  Match(record.tag, &lane);
   return true;
 }
 
@@ -273,11 +304,12 @@ bool Connection::HandleData(const Record& record) {
   const uint64_t tag = incoming.tag;
   const Recv recv = incoming.recv;
   incoming_.erase(it);
-  lanes_[tag].busy = 0;
+  Lane& lane = lanes_.at(tag);
+  lane.busy = 0;
   --arrived_[kLargeArrivals];
   Fin(record.id, 0, recv.length);
   CompleteRecv(tag, recv, /*urgent=*/false, WEFT_OK, "");
-  Match(tag);
+  Match(tag, &lane);
   return true;
 }
 
@@ -300,7 +332,7 @@ bool Connection::HandleFin(const Record& record) {
   if (!send.eager && (mismatch ? send.cleared : send.sent != send.length)) {
     return false;
   }
-  sends_.erase(it);
+  unused_.push_back(sends_.extract(it));
   if (!mismatch) {
     CompleteSend(send, WEFT_OK, "");
   } else {
@@ -315,20 +347,24 @@ void Connection::Fin(uint64_t id, uint16_t flags, uint64_t length) {
   Record record = NewRecord(RecordKind::kFin, id);
   record.flags = flags;
   record.length = length;
-  Put(record);
+  fins_.push_back(record);  // behind those put off: SENDs complete in order
+  if (!put_off_) PutFins();
 }
 
-void Connection::Match(uint64_t tag) {
-  Lane& lane = lanes_[tag];
-  while (!closing_ && lane.busy == 0 && !lane.arrivals.empty() &&
-         !lane.recvs.empty()) {
-    const Arrival arrival = lane.arrivals.front();
-    const Recv recv = lane.recvs.front();
-    lane.arrivals.pop_front();
-    lane.recvs.pop_front();
+void Connection::PutFins() {
+  for (; !fins_.empty(); fins_.pop_front()) Put(fins_.front());
+}
+
+void Connection::Match(uint64_t tag, Lane* lane) {
+  while (!closing_ && lane->busy == 0 && !lane->arrivals.empty() &&
+         !lane->recvs.empty()) {
+    const Arrival arrival = lane->arrivals.front();
+    const Recv recv = lane->recvs.front();
+    lane->arrivals.pop_front();
+    lane->recvs.pop_front();
     const bool same = arrival.length == recv.length;
     if (same && !arrival.eager) {
-      lane.busy = arrival.id;
+      lane->busy = arrival.id;
       incoming_[arrival.id] = {tag, recv, /*got=*/0, /*dropped=*/false};
       Put(NewRecord(RecordKind::kClear, arrival.id));
       return;
@@ -350,8 +386,8 @@ void Connection::Match(uint64_t tag) {
     Fin(arrival.id, 0, recv.length);
     CompleteRecv(tag, recv, arrival.urgent, WEFT_OK, "");
   }
-  if (lane.busy == 0 && lane.arrivals.empty() && lane.recvs.empty() &&
-      lanes_.size() > kKeptLanes) {
+  if (lanes_.size() > kKeptLanes && lane->busy == 0 && lane->arrivals.empty() &&
+      lane->recvs.empty()) {
     lanes_.erase(tag);
   }
 }
@@ -360,7 +396,7 @@ void Connection::Match(uint64_t tag) {
 
 void Connection::Complete(uint32_t op_kind, uint64_t tag, uint64_t cookie,
                           uint64_t length, bool urgent, weft_code code,
-                          const std::string& message) {
+                          std::string_view message) {
   TransportEvent event;
   event.kind = WEFT_EVENT_COMPLETED;
   event.ep = ep_;
@@ -375,7 +411,7 @@ void Connection::Complete(uint32_t op_kind, uint64_t tag, uint64_t cookie,
 }
 
 void Connection::CompleteSend(const Send& send, weft_code code,
-                              const std::string& message) {
+                              std::string_view message) {
   --(send.eager ? credits_[send.urgent] : large_sends_);
   if (send.slot != kNoSlot) slots_[send.urgent].push_back(send.slot);
   if (code == WEFT_OK) {
@@ -388,7 +424,7 @@ void Connection::CompleteSend(const Send& send, weft_code code,
 }
 
 void Connection::CompleteRecv(uint64_t tag, const Recv& recv, bool urgent,
-                              weft_code code, const std::string& message) {
+                              weft_code code, std::string_view message) {
   --recvs_;
   if (code == WEFT_OK) {
     ++mailbox_->stats.received_messages;
@@ -422,6 +458,8 @@ void Connection::HungUp() {
 
 void Connection::BeginClosing() {
   closing_ = true;
+  put_off_ = false;
+  PutFins();
   deadline_ = NowNs() + timeout_ns_;
   for (auto& [id, incoming] : incoming_) incoming.dropped = incoming.got == 0;
   active_.erase(
@@ -450,14 +488,15 @@ void Connection::Down() {
   for (const auto& [id, send] : std::exchange(sends_, {})) {
     CompleteSend(send, code, why);
   }
-  for (const auto& [tag, lane] : std::exchange(lanes_, {})) {
+  for (auto& [tag, lane] : lanes_) {
     if (lane.busy != 0) {
       CompleteRecv(tag, incoming_.at(lane.busy).recv, false, code, why);
     }
-    for (const Recv& recv : lane.recvs) {
-      CompleteRecv(tag, recv, false, code, why);
+    for (; !lane.recvs.empty(); lane.recvs.pop_front()) {
+      CompleteRecv(tag, lane.recvs.front(), false, code, why);
     }
   }
+  lanes_.clear();
   TransportEvent event;
   event.kind = WEFT_EVENT_EP_DOWN;
   event.ep = ep_;
@@ -468,6 +507,7 @@ void Connection::Down() {
   --mailbox_->stats.endpoints;
   incoming_.clear();
   active_.clear();
+  fins_.clear();
   pending_.clear();
   if (std::exchange(wrote_, false)) link_.bell->Ring();
   // First for a thread that waits on it, which keeps it open meanwhile.

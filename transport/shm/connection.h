@@ -24,9 +24,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
+#include "plugins/sdk/weft_fifo.hpp"
+#include "plugins/sdk/weft_near_map.hpp"
 #include "transport/common/mailbox.h"
 #include "transport/shm/bell.h"
 #include "transport/shm/options.h"
@@ -62,7 +64,10 @@ class Connection {
   // The socket has ended: whatever the peer wrote is here.
   void HungUp();
   // Takes what came, writes what has room. True where there was something.
-  bool Progress();
+  // `soon`: a Post or Progress follows within some milliseconds, so kFin may
+  // come after the answer that the host sends perhaps: the peer is waiting for
+  // that one.
+  bool Progress(bool soon = false);
 
   bool down() const { return down_; }
   // WEFT_OK, or why operations are not taken any more.
@@ -86,17 +91,17 @@ class Connection {
     bool eager, urgent, cleared;
   };
   struct Recv {
-    void* data;
-    uint64_t length;
-    uint64_t cookie;
+    void* data = nullptr;
+    uint64_t length = 0;
+    uint64_t cookie = 0;
   };
   // A message of the peer that waits for its RECV.
   struct Arrival {
-    uint64_t id;
-    uint64_t length;
-    bool eager, urgent;
-    uint32_t slot;
-    unsigned char data[kInline];
+    uint64_t id = 0;
+    uint64_t length = 0;
+    bool eager = false, urgent = false;
+    uint32_t slot = 0;
+    unsigned char data[kInline] = {};
   };
   // A large message that has its RECV.
   struct Incoming {
@@ -106,11 +111,14 @@ class Connection {
     bool dropped;  // its chunks are let go: the end came before the first
   };
   struct Lane {
-    std::deque<Arrival> arrivals;
-    std::deque<Recv> recvs;
+    weft_sdk::Fifo<Arrival> arrivals;
+    weft_sdk::Fifo<Recv> recvs;
     uint64_t busy = 0;  // id of the large message that moves
   };
 
+  using Sends = std::map<uint64_t, Send>;  // by id
+
+  void AddSend(uint64_t id, const Send& send);
   weft_code PostSend(const weft_transport_op& op, weft_status* status);
   weft_code PostRecv(const weft_transport_op& op, weft_status* status);
   weft_code Again(const char* what, uint32_t limit, weft_status* status);
@@ -128,8 +136,9 @@ class Connection {
   bool HandleData(const Record& record);
   bool HandleClear(const Record& record);
   bool HandleFin(const Record& record);
-  void Match(uint64_t tag);
+  void Match(uint64_t tag, Lane* lane);
   void Fin(uint64_t id, uint16_t flags, uint64_t length);
+  void PutFins();
 
   void BeginClosing();
   void SayFinal();
@@ -137,11 +146,10 @@ class Connection {
 
   void Complete(uint32_t op_kind, uint64_t tag, uint64_t cookie,
                 uint64_t length, bool urgent, weft_code code,
-                const std::string& message);
-  void CompleteSend(const Send& send, weft_code code,
-                    const std::string& message);
+                std::string_view message);
+  void CompleteSend(const Send& send, weft_code code, std::string_view message);
   void CompleteRecv(uint64_t tag, const Recv& recv, bool urgent, weft_code code,
-                    const std::string& message);
+                    std::string_view message);
 
   const weft_endpoint ep_;
   Link link_;
@@ -150,9 +158,12 @@ class Connection {
   Mailbox* const mailbox_;
 
   // Out.
-  std::map<uint64_t, Send> sends_;  // by id
-  std::deque<uint64_t> active_;     // cleared, with chunks to write
-  std::deque<Record> pending_;      // no room yet; bounded as operations are
+  Sends sends_;
+  std::vector<Sends::node_type> unused_;  // kept, so as to allocate none
+  std::deque<uint64_t> active_;           // cleared, with chunks to write
+  weft_sdk::Fifo<Record> fins_;           // put off
+  bool put_off_ = false;                  // those of now
+  weft_sdk::Fifo<Record> pending_;  // no room yet; bounded as operations are
   uint64_t last_id_ = 0;
   uint32_t credits_[2] = {0, 0};  // in use: [1] by urgent SENDs
   std::vector<uint32_t> slots_[2];
@@ -160,7 +171,7 @@ class Connection {
   bool wrote_ = false;  // the peer is to be rung
 
   // In.
-  std::unordered_map<uint64_t, Lane> lanes_;
+  weft_sdk::NearMap<Lane> lanes_;  // by tag
   std::map<uint64_t, Incoming> incoming_;
   uint64_t last_arrival_ = 0;
   uint32_t arrived_[3] = {0, 0, 0};  // not answered: usual, urgent, large

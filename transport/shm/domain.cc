@@ -73,7 +73,8 @@ ShmDomain::ShmDomain(const weft_sdk::DomainConfig& config,
       secret_(RandomHex(kTokenBytes)),
       bell_fd_(NewSealed("bell", kPage)),
       bell_(bell_fd_),
-      wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      host_attends_(config.notify_token == 0) {
   if (!wakeup_) throw Error(WEFT_INTERNAL, WithErrno("eventfd"));
   bell_thread_ = std::thread([this] { RunBell(); });
   try {
@@ -89,6 +90,7 @@ ShmDomain::ShmDomain(const weft_sdk::DomainConfig& config,
 ShmDomain::~ShmDomain() {
   stop_ = true;
   bell_.Ring();
+  RouseBell();
   WakeSockets();
   bell_thread_.join();
   socket_thread_.join();
@@ -155,11 +157,11 @@ weft_code ShmDomain::Post(const weft_transport_op& op, weft_status* status) {
   return Find(op.ep).Post(op, status);
 }
 
-bool ShmDomain::ProgressAll() {
+bool ShmDomain::ProgressAll(bool soon) {
   bool any = false;
   bool ended = false;
   for (Connection* connection : live_) {
-    any = connection->Progress() || any;
+    any = connection->Progress(soon) || any;
     if (connection->deadline() != UINT64_MAX &&
         connection->deadline() <= NowNs()) {
       connection->Expire();
@@ -176,7 +178,10 @@ bool ShmDomain::ProgressAll() {
 
 void ShmDomain::Poll(weft_sdk::EventWriter* writer) {
   Locked lock(this);
-  ProgressAll();
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1,
+               std::memory_order_relaxed);
+  // Where this host stops polling, the bell's thread takes over soon.
+  ProgressAll(/*soon=*/host_attends_.load(std::memory_order_relaxed));
   mailbox_.Poll(writer);
 }
 
@@ -185,6 +190,7 @@ bool ShmDomain::Wait(uint64_t timeout_ns) {
   const uint64_t deadline =
       timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
   ++waiters_;
+  BeginRest();
   bool there = false;
   for (uint64_t left = timeout_ns;;) {
     const uint32_t seen = bell_.rings();
@@ -198,8 +204,21 @@ bool ShmDomain::Wait(uint64_t timeout_ns) {
     const uint64_t at = NowNs();
     left = at < deadline ? deadline - at : 0;
   }
+  EndRest();
   --waiters_;
   return there;
+}
+
+weft_sdk::SleepWord ShmDomain::SleepBegin() {
+  host_attends_.store(true, std::memory_order_relaxed);
+  BeginRest();
+  const uint32_t seen = bell_.Announce();
+  return {bell_.word(), seen};
+}
+
+void ShmDomain::SleepEnd() {
+  bell_.Awake();
+  EndRest();
 }
 
 void ShmDomain::Close() {

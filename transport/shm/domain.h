@@ -6,6 +6,12 @@
 // (strangers, handshakes, deaths), one on the bell (records of peers). Both
 // work under the domain's one lock, as every function does.
 //
+// The bell's thread stands back, and looks up every few milliseconds only,
+// while the host sees to messages itself: it polls, it waits, or it sleeps on
+// the bell (SleepBegin). Else every message would be a system call, and two
+// threads would fight for it. A host that wants to be notified, and never
+// sleeps on the bell, has it looking out all the time.
+//
 // Threading: as plugins/abi/weft_transport.h asks. Nothing is called out with
 // the lock held.
 #ifndef WEFT_TRANSPORT_SHM_DOMAIN_H_
@@ -14,6 +20,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -63,6 +70,8 @@ class ShmDomain : public weft_sdk::TransportDomain {
   std::string PackShared(weft_mr mr) override;
   weft_sdk::SharedRegion Map(weft_endpoint ep, std::string_view key) override;
   void Unmap(const void* host) override;
+  weft_sdk::SleepWord SleepBegin() override;
+  void SleepEnd() override;
 
  private:
   // A socket that is no connection yet.
@@ -97,10 +106,17 @@ class ShmDomain : public weft_sdk::TransportDomain {
 
   void CheckOpen() const;
   Connection& Find(weft_endpoint ep);
-  bool ProgressAll();
+  // `soon`: as Connection::Progress.
+  bool ProgressAll(bool soon = false);
 
   // threads.cc
   void RunBell();
+  bool StandBack(uint64_t* seen_polls);
+  void RestBell(uint64_t timeout_ns);
+  void RouseBell();
+  // Somebody sleeps on the bell who looks at messages when it rings.
+  void BeginRest() { ++resting_; }
+  void EndRest();
   void RunSockets();
   void WakeSockets();
   int Watch(std::vector<pollfd>* fds,
@@ -135,6 +151,13 @@ class ShmDomain : public weft_sdk::TransportDomain {
   const Fd wakeup_;
   std::atomic<bool> stop_{false};
   std::atomic<uint32_t> waiters_{0};
+  // Of the bell's thread.
+  std::atomic<bool> host_attends_;  // it need not be told of every message
+  std::atomic<uint64_t> polls_{0};
+  std::atomic<uint32_t> resting_{0};
+  std::atomic<bool> parked_{false};  // it rests until it is roused
+  std::mutex rest_mu_;
+  std::condition_variable roused_;
 
   std::mutex mu_;
   bool closing_ = false;

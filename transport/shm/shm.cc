@@ -12,6 +12,7 @@ struct Shm {
   static constexpr char kVersion[] = "1.0";
   static constexpr uint32_t kWireVersion = weft_shm::kWireVersion;
   static constexpr bool kSharedMemory = true;
+  static constexpr bool kSleeps = true;
 
   static weft_transport_info Describe() {
     return weft_shm::Describe(Options());

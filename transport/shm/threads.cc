@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "transport/shm/domain.h"
@@ -18,6 +19,8 @@ constexpr size_t kMaxVisits = 256;
 constexpr uint64_t kDoorPauseNs = 100'000'000;
 // Between two attempts to get through a crowded door.
 constexpr uint64_t kKnockPauseNs = 1'000'000;
+// The bell's thread, while the host polls.
+constexpr uint64_t kLookUpNs = 2'000'000;
 
 int Milliseconds(uint64_t ns) {
   return static_cast<int>(std::min<uint64_t>(ns / 1'000'000 + 1, 1u << 30));
@@ -26,7 +29,9 @@ int Milliseconds(uint64_t ns) {
 }  // namespace
 
 void ShmDomain::RunBell() {
+  uint64_t seen_polls = 0;
   while (!stop_.load()) {
+    if (StandBack(&seen_polls)) continue;
     const uint32_t seen = bell_.rings();
     bool any;
     {
@@ -39,6 +44,42 @@ void ShmDomain::RunBell() {
       bell_.Sleep(seen, kLongestSleepNs);
     }
   }
+}
+
+// True where the host saw to messages since the last look, or does now; that
+// took a while. Else it may be at something long: this thread does its work.
+bool ShmDomain::StandBack(uint64_t* seen_polls) {
+  if (!host_attends_.load(std::memory_order_relaxed)) return false;
+  const uint64_t polls = polls_.load(std::memory_order_relaxed);
+  const bool polled = polls != std::exchange(*seen_polls, polls);
+  if (polled) {
+    RestBell(kLookUpNs);
+    return true;
+  }
+  if (resting_.load() == 0) return false;
+  // It sleeps for longer. Once awake it rouses this thread, for it may then
+  // have something long to do.
+  parked_.store(true);
+  if (resting_.load() != 0) RestBell(kLongestSleepNs);
+  parked_.store(false);
+  RestBell(kLookUpNs);  // time to poll
+  return true;
+}
+
+void ShmDomain::RestBell(uint64_t timeout_ns) {
+  std::unique_lock<std::mutex> lock(rest_mu_);
+  if (stop_.load() || (parked_.load() && resting_.load() == 0)) return;
+  roused_.wait_for(lock, std::chrono::nanoseconds(timeout_ns));
+}
+
+void ShmDomain::RouseBell() {
+  std::lock_guard<std::mutex> lock(rest_mu_);
+  roused_.notify_all();
+}
+
+void ShmDomain::EndRest() {
+  --resting_;
+  if (parked_.load()) RouseBell();
 }
 
 void ShmDomain::WakeSockets() {

@@ -1,8 +1,15 @@
 // Random scripts: whatever is posted in whatever order, everything completes
 // exactly once, in order, with the right bytes; also where endpoints end in the
 // middle, and where every rank has a thread of its own.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
 #include <map>
 #include <random>
 #include <thread>
@@ -236,9 +243,27 @@ class HookedBells {
   ~HookedBells() { SetNotifyHook(nullptr); }
 };
 
+enum class SleepsOn { kItsBell, kTheTransportsWord };
+
+// On the transport's word, which peers wake. False where nobody did.
+bool SleepOnWord(Node& node) {
+  const SleepWord sleep = node.domain().SleepBegin().value();
+  bool woken = node.Pump();
+  if (!woken) {
+    const timespec patience{
+        std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), 0};
+    // EAGAIN: it differed already.
+    const long result = syscall(SYS_futex, sleep.word, FUTEX_WAIT, sleep.seen,
+                                &patience, nullptr, 0);
+    woken = result == 0 || errno != ETIMEDOUT;
+  }
+  EXPECT_TRUE(node.domain().SleepEnd().ok());
+  return woken;
+}
+
 // One rank posts and polls its part, and sleeps when there is nothing to do.
 void RunRank(Node& node, Script* script, std::vector<LaneSide> sides,
-             uint64_t seed) {
+             uint64_t seed, SleepsOn sleeps_on) {
   std::mt19937_64 random(seed);
   while (!sides.empty() || node.outstanding() != 0) {
     bool progress = false;
@@ -258,12 +283,16 @@ void RunRank(Node& node, Script* script, std::vector<LaneSide> sides,
                 sides.end());
     progress = node.Pump() || progress;
     if (progress) continue;
-    ASSERT_TRUE(Bells()[node.rank() + 1].Sleep())
+    ASSERT_TRUE(sleeps_on == SleepsOn::kItsBell
+                    ? Bells()[node.rank() + 1].Sleep()
+                    : SleepOnWord(node))
         << "nobody woke rank " << node.rank();
   }
 }
 
-TEST_P(TransportTest, ARankPerThreadSleepsUntilItIsNotified) {
+}  // namespace
+
+void TransportTest::RunSleepers(bool on_word) const {
   HookedBells hooked;
   constexpr uint32_t kWorld = 5;
   for (uint64_t seed = 301; seed <= 303; ++seed) {
@@ -288,12 +317,26 @@ TEST_P(TransportTest, ARankPerThreadSleepsUntilItIsNotified) {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
       threads.emplace_back([&, rank] {
-        RunRank(*nodes[rank], &script, sides[rank], seed * 10 + rank);
+        RunRank(*nodes[rank], &script, sides[rank], seed * 10 + rank,
+                on_word ? SleepsOn::kTheTransportsWord : SleepsOn::kItsBell);
       });
     }
     for (std::thread& thread : threads) thread.join();
     CheckLanes(nodes, script, lanes, /*all_whole=*/true);
   }
+}
+
+namespace {
+
+TEST_P(TransportTest, ARankPerThreadSleepsUntilItIsNotified) {
+  RunSleepers(/*on_word=*/false);
+}
+
+TEST_P(TransportTest, ARankPerThreadSleepsUntilAPeerWakesIt) {
+  if (!transport().Open(Config(0, 1)).value()->has_sleep()) {
+    GTEST_SKIP() << "no word to sleep on";
+  }
+  RunSleepers(/*on_word=*/true);
 }
 
 // Several threads post to one endpoint while another polls.

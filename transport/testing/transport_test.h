@@ -140,6 +140,8 @@ class TransportTest : public testing::TestWithParam<TransportCase> {
   static bool Connect(Node& a, Node& b, uint64_t cookie = 77);
   // Two or more ranks, all connected with each other.
   Nodes Mesh(uint32_t world) const;
+  // Five ranks, a thread each, with much to say: random_tests.cc.
+  void RunSleepers(bool on_word) const;
 
  private:
   const Plugin* plugin_ = nullptr;
