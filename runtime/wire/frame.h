@@ -1,4 +1,5 @@
-// Frame: what ranks tell each other besides data, 32 bytes. Both sides know the
+// Frame: what ranks tell each other besides data, 32 bytes; and small values,
+// several together. Both sides know the
 // plan, so a frame is a few numbers; it is checked before it is used, and one
 // that does not fit is an error that names the peer.
 //
@@ -20,6 +21,8 @@ namespace weft::runtime {
 struct Frame {
   // `count` receives are posted: the peer may send into them.
   static constexpr uint32_t kCredit = 1;
+  // `count` values follow, in a ValueFrame.
+  static constexpr uint32_t kValues = 2;
 
   uint32_t kind = 0;
   uint16_t copy = 0;  // of the first
@@ -42,9 +45,26 @@ inline Frame SealFrame(Frame frame) {
   return frame;
 }
 
+// Small values of one channel that go together, one after another.
+struct ValueFrame {
+  static constexpr uint32_t kBytes = 192;
+
+  Frame head;  // its crc is of the values, too
+  char bytes[kBytes] = {};
+};
+static_assert(sizeof(ValueFrame) == 224, "the same on every machine");
+static_assert(std::is_trivially_copyable_v<ValueFrame>, "sent as it is");
+
+// Pre-condition: `used` <= kBytes.
+inline uint32_t ValueFrameCrc(const ValueFrame& frame, uint64_t used) {
+  return FrameCrc(frame.head) ^ Crc32c({frame.bytes, used});
+}
+
 // Tags that are no channel's.
 inline constexpr uint64_t kFrameTag = 0;
 inline constexpr uint64_t kAbortTag = 1;
+inline constexpr uint64_t kValueTag = 2;
+inline constexpr uint64_t kLastTag = kValueTag;
 
 // The last words of a rank.
 struct LastWords {

@@ -19,14 +19,31 @@ using actor::Message;
 
 // Frames of one peer that may lie here unread.
 constexpr uint32_t kMaxFrames = 64;
+// The same of those with values.
+constexpr uint32_t kMaxValueFrames = 16;
 // Receives of a connection that are there whatever the plans: of one frame and
 // of the last words.
 constexpr uint32_t kOwnRecvs = 2;
 // Where values are small, a frame has the credits of such a part of a channel's
 // copies: both ends then work for a while before they need each other.
 constexpr uint32_t kCreditPart = 4;
+// As many copies make values go together where they are small: fewer would make
+// both ends wait at each frame.
+constexpr uint32_t kManyCopies = 8;
 // Connections that are not there yet are looked for so often.
 constexpr uint64_t kLookNs = 200'000;
+
+// Of one value; both ends come to the same.
+uint32_t ValuesTogether(const plan::Channel& channel) {
+  if (channel.read() != 0 || channel.copies() < kManyCopies) return 0;
+  const uint64_t bytes = plan::TensorBytes(channel.tensor());
+  if (channel.tensor().dtype() == 0 || bytes == 0 ||
+      bytes * 2 > ValueFrame::kBytes) {
+    return 0;
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(
+      channel.copies() / kCreditPart, ValueFrame::kBytes / bytes));
+}
 
 bool IsDown(const absl::Status& status) {
   return IsError(status, ErrorCode::kPeerLost) ||
@@ -48,7 +65,7 @@ ProgramWire::~ProgramWire() {
                       waiting.begin(), waiting.end(),
                       [&](const Wire::Op& op) { return op.tag == channel.id; }),
                   waiting.end());
-    if (channel.receives) {
+    if (channel.receives && channel.together == 0) {
       wire_.links_[channel.link].receives -= channel.copies;
     }
   }
@@ -57,12 +74,16 @@ ProgramWire::~ProgramWire() {
 
 absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
   Channel& channel = channels_[c];
+  channel.bytes = bytes;
+  if (channel.together != 0) {
+    channel.posted[channel.posts++ % channel.copies] = data;
+    return absl::OkStatus();
+  }
   Wire::Op op;
   op.tag = channel.id;
   op.data = data;
   op.bytes = bytes;
   op.cookie = Wire::Cookie(Wire::What::kData, number_, c);
-  channel.bytes = bytes;
   return Annotate(wire_.PostOp(&wire_.links_[channel.link], op).status(),
                   channel.name);
 }
@@ -80,7 +101,7 @@ absl::Status ProgramWire::Credit(const Message& message) {
       owed.count >= channel.copies / kCreditPart) {
     return SendCredits(&channel);
   }
-  if (!std::exchange(channel.listed, true)) owing_.push_back(c);
+  List(c);
   return absl::OkStatus();
 }
 
@@ -88,8 +109,10 @@ absl::Status ProgramWire::Flush() {
   for (uint32_t c : owing_) {
     Channel& channel = channels_[c];
     channel.listed = false;
-    if (channel.owed.count == 0) continue;
-    WEFT_RETURN_IF_ERROR(SendCredits(&channel));
+    if (channel.owed.count != 0) WEFT_RETURN_IF_ERROR(SendCredits(&channel));
+    if (channel.values.head.count != 0) {
+      WEFT_RETURN_IF_ERROR(SendValues(&channel));
+    }
   }
   owing_.clear();
   return absl::OkStatus();
@@ -106,8 +129,36 @@ absl::Status ProgramWire::SendCredits(Channel* channel) {
                   channel->name);
 }
 
+absl::Status ProgramWire::SendValues(Channel* channel) {
+  ValueFrame& values = channel->values;
+  values.head.crc =
+      ValueFrameCrc(values, values.head.count * channel->value_bytes);
+  Wire::Op op;
+  op.send = op.urgent = true;
+  op.tag = kValueTag;
+  op.data = &values;
+  op.bytes = sizeof(ValueFrame);
+  op.cookie = Wire::Cookie(Wire::What::kNone, 0, 0);
+  absl::Status status = Annotate(
+      wire_.PostOp(&wire_.links_[channel->link], op).status(), channel->name);
+  values.head.count = 0;
+  return status;
+}
+
 absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
   Channel& channel = channels_[c];
+  if (channel.together != 0) {
+    Frame& head = channel.values.head;
+    if (head.count == 0) {
+      head = {Frame::kValues, 0, 0, channel.id, channel.sends, wire_.epoch_};
+    }
+    memcpy(channel.values.bytes + head.count * bytes, data, bytes);
+    channel.bytes = bytes;
+    ++channel.sends;
+    if (++head.count >= channel.together) return SendValues(&channel);
+    List(c);
+    return absl::OkStatus();
+  }
   Wire::Op op;
   op.send = true;
   op.tag = channel.id;
@@ -125,7 +176,8 @@ absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
 
 bool ProgramWire::Hold(uint32_t c, absl::Span<const Message> messages) {
   Channel& channel = channels_[c];
-  // Small ones were copied when they were posted.
+  // Small ones were copied when they were posted, or before.
+  if (channel.together != 0) return false;
   if (!channel.queued && channel.bytes <= channel.eager_max) return false;
   Sent& sent = channel.sent.back();
   sent.hold = ++holds_;
@@ -336,6 +388,27 @@ absl::Status Wire::PostFrameRecv(Link* link, uint32_t slot) {
   return PostOp(link, op).status();
 }
 
+// The first time that values may come together.
+absl::Status Wire::AwaitValues(Link* link) {
+  if (!link->values.empty()) return absl::OkStatus();
+  link->values.resize(std::max<size_t>(
+      1, std::min<size_t>(kMaxValueFrames, link->frames.size())));
+  link->receives += link->values.size();
+  for (uint32_t s = 0; s < link->values.size(); ++s) {
+    WEFT_RETURN_IF_ERROR(PostValueRecv(link, s));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Wire::PostValueRecv(Link* link, uint32_t slot) {
+  Op op;
+  op.tag = kValueTag;
+  op.data = &link->values[slot];
+  op.bytes = sizeof(ValueFrame);
+  op.cookie = Cookie(What::kFrame, link->rank, slot | kValueSlot);
+  return PostOp(link, op).status();
+}
+
 absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     const plan::PlanView& view, uint32_t first_index, std::vector<Port> ports) {
   const plan::Plan& plan = view.proto();
@@ -355,7 +428,7 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
   }
   for (const plan::Channel& from : plan.channels()) {
     const auto c = static_cast<uint32_t>(program->channels_.size());
-    if (from.id() <= kAbortTag ||
+    if (from.id() <= kLastTag ||
         !channels_.try_emplace(from.id(), number, c).second) {
       return MakeError(
           ErrorCode::kBadPlan,
@@ -368,7 +441,14 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     channel.receives = from.receives();
     channel.link = LinkIndex(from.peer());
     channel.eager_max = links_[channel.link].domain->info().eager_max;
-    if (channel.receives) links_[channel.link].receives += channel.copies;
+    channel.together = ValuesTogether(from);
+    channel.value_bytes = plan::TensorBytes(from.tensor());
+    if (channel.receives && channel.together == 0) {
+      links_[channel.link].receives += channel.copies;
+    } else if (channel.receives) {
+      channel.posted.resize(channel.copies);
+      WEFT_RETURN_IF_ERROR(AwaitValues(&links_[channel.link]));
+    }
     program->channels_.push_back(std::move(channel));
   }
   WEFT_RETURN_IF_ERROR(CheckReceives());
@@ -428,6 +508,12 @@ absl::StatusOr<bool> Wire::PostOp(Link* link, const Op& op) {
     if (posted) return true;
   }
   link->waiting.push_back(op);
+  if (op.tag == kValueTag && op.send) {  // it will be written again
+    Op& waiting = link->waiting.back();
+    waiting.kept = std::make_shared<const ValueFrame>(
+        *static_cast<const ValueFrame*>(op.data));
+    waiting.data = const_cast<ValueFrame*>(waiting.kept.get());
+  }
   return false;
 }
 
@@ -549,7 +635,10 @@ absl::Status Wire::OnCompleted(const TransportEvent& event) {
                : Annotate(event.status,
                           absl::StrCat("a frame from rank ", link->rank));
   }
-  if (what == What::kFrame) WEFT_RETURN_IF_ERROR(OnFrame(link, b));
+  if (what == What::kFrame) {
+    WEFT_RETURN_IF_ERROR((b & kValueSlot) != 0 ? OnValues(link, b & ~kValueSlot)
+                                               : OnFrame(link, b));
+  }
   if (what == What::kData) OnArrival(program, b);
   if (what == What::kSent) OnSent(program, b);
   if (link != nullptr) return Retry(link);
@@ -564,6 +653,26 @@ absl::Status Wire::RetryAll() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::pair<ProgramWire*, uint32_t>> Wire::ChannelOf(
+    const Link& link, const Frame& frame, uint32_t kind) {
+  const auto bad = [&](absl::string_view why) {
+    return MakeError(ErrorCode::kTransportFailed,
+                     absl::StrCat("a frame from rank ", link.rank, " ", why));
+  };
+  if (frame.epoch != epoch_) return bad("is of another job");
+  if (frame.kind != kind) return bad("is of no kind");
+  auto it = channels_.find(frame.channel);
+  if (it == channels_.end()) return bad("is for no channel of this rank");
+  ProgramWire* program = programs_[it->second.first];
+  const ProgramWire::Channel& channel = program->channels_[it->second.second];
+  const bool values = kind == Frame::kValues;
+  if (&links_[channel.link] != &link || frame.count == 0 ||
+      channel.receives != values || (values && channel.together == 0)) {
+    return bad(absl::StrCat("does not fit ", channel.name));
+  }
+  return std::make_pair(program, it->second.second);
+}
+
 absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
   const Frame frame = link->frames[slot];
   const auto bad = [&](absl::string_view why) {
@@ -571,14 +680,9 @@ absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
                      absl::StrCat("a frame from rank ", link->rank, " ", why));
   };
   if (frame.crc != FrameCrc(frame)) return bad("is damaged");
-  if (frame.epoch != epoch_) return bad("is of another job");
-  if (frame.kind != Frame::kCredit) return bad("is of no kind");
-  auto it = channels_.find(frame.channel);
-  if (it == channels_.end()) return bad("is for no channel of this rank");
-  ProgramWire& program = *programs_[it->second.first];
-  ProgramWire::Channel& channel = program.channels_[it->second.second];
-  if (channel.receives || &links_[channel.link] != link || frame.count == 0 ||
-      frame.copy != channel.credits % channel.copies) {
+  WEFT_ASSIGN_OR_RETURN(const auto at, ChannelOf(*link, frame, Frame::kCredit));
+  ProgramWire::Channel& channel = at.first->channels_[at.second];
+  if (frame.copy != channel.credits % channel.copies) {
     return bad(absl::StrCat("does not fit ", channel.name));
   }
   // More would not fit into the mailbox: the plan has sized it.
@@ -589,9 +693,37 @@ absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
   for (uint32_t i = 0; i < frame.count; ++i) {
     credit.Set(static_cast<uint16_t>(channel.credits++ % channel.copies),
                frame.sequence + i);
-    program.Deliver(credit);
+    at.first->Deliver(credit);
   }
   return PostFrameRecv(link, slot);
+}
+
+absl::Status Wire::OnValues(Link* link, uint32_t slot) {
+  const ValueFrame& frame = link->values[slot];
+  const auto bad = [&](absl::string_view why) {
+    return MakeError(ErrorCode::kTransportFailed,
+                     absl::StrCat("values from rank ", link->rank, " ", why));
+  };
+  WEFT_ASSIGN_OR_RETURN(const auto at,
+                        ChannelOf(*link, frame.head, Frame::kValues));
+  ProgramWire::Channel& channel = at.first->channels_[at.second];
+  if (frame.head.sequence != channel.arrived ||
+      frame.head.count > channel.together) {
+    return bad(absl::StrCat("do not fit ", channel.name));
+  }
+  if (frame.head.crc !=
+      ValueFrameCrc(frame, frame.head.count * channel.value_bytes)) {
+    return bad("are damaged");
+  }
+  if (channel.arrived + frame.head.count > channel.posts) {
+    return bad(absl::StrCat("are more than ", channel.name, " has room for"));
+  }
+  for (uint32_t i = 0; i < frame.head.count; ++i) {
+    memcpy(channel.posted[channel.arrived % channel.copies],
+           frame.bytes + i * channel.value_bytes, channel.value_bytes);
+    OnArrival(at.first, at.second);
+  }
+  return PostValueRecv(link, slot);
 }
 
 void Wire::OnArrival(ProgramWire* program, uint32_t c) {

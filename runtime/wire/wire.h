@@ -16,7 +16,13 @@
 //
 //   a credit frame           REQ of the credit's register    to SEND
 //   data in a posted receive REQ of the data's register      to RECV
+//   a frame with values      the same, for each
 //   data that has left       the ACKs that SEND held back    to producers
+//
+// Values that are small and of which many may be under way (both ends see it in
+// the plan) are not sent one by one: they are copied into frames, a part of the
+// channel's copies together, or what there is when the worker has nothing else
+// to do; no receive of the transport is posted for them.
 //
 // A transport that is full gets what is left to send as soon as something
 // completes. Receives never wait: a program that could have more of them under
@@ -113,6 +119,12 @@ class ProgramWire {
     uint64_t eager_max = 0;  // of the link's transport
     uint32_t copies = 0;
     bool receives = false;
+    // Values go in frames, so many together; 0: each on its own.
+    uint32_t together = 0;
+    uint64_t value_bytes = 0;   // of one
+    ValueFrame values;          // sender: not sent yet
+    std::vector<void*> posted;  // receiver, by copy: where they are to go
+    uint64_t posts = 0;
     std::string name;        // for messages
     actor::Message arrival;  // to RECV, or the credit to SEND
     uint64_t arrived = 0;
@@ -128,6 +140,11 @@ class ProgramWire {
   ProgramWire(Wire* wire, uint32_t number, std::vector<Port> ports)
       : wire_(*wire), number_(number), ports_(std::move(ports)) {}
   absl::Status SendCredits(Channel* channel);
+  absl::Status SendValues(Channel* channel);
+  // What is kept back goes out in Flush.
+  void List(uint32_t c) {
+    if (!std::exchange(channels_[c].listed, true)) owing_.push_back(c);
+  }
   void Deliver(const actor::Message& message) const {
     ports_[worker_of_stream_[message.destination.stream()]].Send(message);
   }
@@ -137,7 +154,7 @@ class ProgramWire {
   const std::vector<Port> ports_;  // by worker
   std::vector<uint16_t> worker_of_stream_;
   std::vector<Channel> channels_;
-  std::vector<uint32_t> owing_;  // channels that owed some since Flush
+  std::vector<uint32_t> owing_;  // channels that kept some back since Flush
   uint64_t holds_ = 0;
   std::set<uint64_t> outstanding_;  // numbers of holds
 };
@@ -194,6 +211,8 @@ class Wire {
   friend class ProgramWire;
   // What a cookie says, in its two highest bits.
   enum class What : uint64_t { kData = 0, kSent = 1, kFrame = 2, kNone = 3 };
+  // Of kFrame, beside the slot: it is of values.
+  static constexpr uint32_t kValueSlot = 1u << 31;
   struct Op {
     bool send = false;
     bool urgent = false;
@@ -202,6 +221,7 @@ class Wire {
     uint64_t bytes = 0;
     uint64_t cookie = 0;
     Frame frame;  // sent where `data` is null and the tag is kFrameTag
+    std::shared_ptr<const ValueFrame> kept;  // what `data` is, where it waits
   };
   // The connection with one rank.
   struct Link {
@@ -212,6 +232,7 @@ class Wire {
     std::deque<Op> waiting;  // the transport was full
     uint64_t receives = 0;   // that may be under way at once
     std::vector<Frame> frames;
+    std::vector<ValueFrame> values;  // empty: none may come
     LastWords last_words;
     MappedMemory mapped;  // of the peer's block
   };
@@ -236,6 +257,10 @@ class Wire {
   absl::Status OnEvent(Domain* domain, const TransportEvent& event);
   absl::Status OnCompleted(const TransportEvent& event);
   absl::Status OnFrame(Link* link, uint32_t slot);
+  absl::Status OnValues(Link* link, uint32_t slot);
+  // The channel of this rank that a frame is for; the error says why none.
+  absl::StatusOr<std::pair<ProgramWire*, uint32_t>> ChannelOf(
+      const Link& link, const Frame& frame, uint32_t kind);
   void OnArrival(ProgramWire* program, uint32_t channel);
   void OnSent(ProgramWire* program, uint32_t channel);
   absl::Status OnDown(Domain* domain, const TransportEvent& event);
@@ -246,6 +271,8 @@ class Wire {
   absl::Status Retry(Link* link);
   absl::Status RetryAll();
   absl::Status PostFrameRecv(Link* link, uint32_t slot);
+  absl::Status AwaitValues(Link* link);
+  absl::Status PostValueRecv(Link* link, uint32_t slot);
   // Where in links_ the connection with another rank is.
   uint32_t LinkIndex(uint32_t rank) const {
     return rank < rank_ ? rank : rank - 1;

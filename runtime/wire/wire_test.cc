@@ -67,6 +67,23 @@ void AddChannel(plan::Plan* plan, uint32_t rank, uint32_t ranks, bool receives,
   *channel->mutable_tensor() = plan->registers(0).tensors(0);
 }
 
+// With values of so many bytes.
+plan::Plan OfBytes(plan::Plan plan, uint64_t bytes) {
+  const auto resize = [bytes](plan::TensorDesc* tensor) {
+    tensor->clear_dims();
+    tensor->add_dims(static_cast<int64_t>(bytes) / 4);
+  };
+  for (plan::Register& reg : *plan.mutable_registers()) {
+    for (plan::TensorDesc& tensor : *reg.mutable_tensors()) resize(&tensor);
+    if (reg.tensors_size() != 0) reg.set_bytes((bytes + 63) / 64 * 64);
+  }
+  for (plan::Arena& arena : *plan.mutable_arenas()) {
+    arena.set_bytes(uint64_t{1} << 20);
+  }
+  resize(plan.mutable_channels(0)->mutable_tensor());
+  return plan;
+}
+
 // Rank 0 sends 'x' to rank 1.
 plan::Plan SenderPlan(uint32_t ranks, uint32_t copies) {
   plan::PlanBuilder b;
@@ -167,12 +184,13 @@ class WireTest : public ::testing::Test {
   }
 
   // Two ranks with a channel from 0 to 1.
-  void ConnectPair(uint32_t copies, const Options& options = {}) {
+  void ConnectPair(uint32_t copies, const Options& options = {},
+                   uint64_t bytes = 4) {
     for (const absl::Status& status : Connect(2, options)) {
       ASSERT_TRUE(status.ok()) << status;
     }
-    ASSERT_TRUE(sender().Load(SenderPlan(2, copies)).ok());
-    ASSERT_TRUE(receiver().Load(ReceiverPlan(2, copies)).ok());
+    ASSERT_TRUE(sender().Load(OfBytes(SenderPlan(2, copies), bytes)).ok());
+    ASSERT_TRUE(receiver().Load(OfBytes(ReceiverPlan(2, copies), bytes)).ok());
   }
 
   Rank& sender() { return ranks_[0]; }
@@ -261,7 +279,7 @@ TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
                                          {16, 600, {1, 2, 3, 4, 5, 6}},
                                          {6, 4, {1, 2, 3, 4, 5, 6}}}) {
     SCOPED_TRACE(absl::StrCat(c.copies, " of ", c.bytes));
-    ConnectPair(c.copies, {{"eager_max", "512"}});
+    ConnectPair(c.copies, {{"eager_max", "512"}}, c.bytes);
     std::vector<std::string> memory(c.told.size(), std::string(c.bytes, '-'));
     const auto look = [&] {
       bool any = false;
@@ -280,6 +298,41 @@ TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
       EXPECT_EQ(sender().got[i].copy, i);
       EXPECT_EQ(sender().got[i].sequence, 100 + i);
     }
+    for (Rank& rank : ranks_) rank.program.reset();
+  }
+}
+
+// Four values of 16 copies are one message; the rest goes out in Flush. A full
+// transport keeps what waits.
+TEST_F(WireTest, SmallValuesGoTogether) {
+  for (const Options& options : {Options{}, Options{{"eager_max", "512"},
+                                                    {"eager_credits", "1"},
+                                                    {"delay_max", "3"}}}) {
+    constexpr uint32_t kCopies = 16;
+    ConnectPair(kCopies, options);
+    uint32_t memory[kCopies] = {};
+    for (uint32_t i = 0; i < kCopies; ++i) Grant(&memory[i], 4, i, i);
+    ASSERT_TRUE(receiver().program->Flush().ok());
+    Pump([&] { return sender().got.size() == kCopies; });
+    for (uint32_t i = 0; i < 15; ++i) {
+      const uint32_t value = 100 + i;
+      ASSERT_TRUE(sender().program->Send(0, &value, 4).ok());
+      EXPECT_FALSE(sender().program->Hold(
+          0, {Message::Ack(actor::ActorId::Make(0, 0, 0), 0, 0, i)}));
+      if (!options.empty()) continue;
+      bool any = false;
+      ASSERT_TRUE(receiver().wire->Poll(&any).ok());
+      receiver().box->Drain(
+          [&](const Message& m) { receiver().got.push_back(m); });
+      EXPECT_EQ(receiver().got.size(), (i + 1) / 4 * 4) << i;
+    }
+    Pump([&] { return receiver().got.size() == 15; });
+    for (uint32_t i = 0; i < 15; ++i) {
+      EXPECT_EQ(memory[i], 100 + i);
+      EXPECT_EQ(receiver().got[i].copy, i);
+      EXPECT_EQ(receiver().got[i].sequence, i);
+    }
+    EXPECT_EQ(memory[15], 0u);
     for (Rank& rank : ranks_) rank.program.reset();
   }
 }
@@ -341,10 +394,12 @@ TEST_F(WireTest, AFullTransportLosesNothing) {
     SCOPED_TRACE(bytes);
     constexpr uint32_t kCopies = 16;
     constexpr uint32_t kSends = 40;
-    ConnectPair(kCopies, {{"eager_max", "512"},
-                          {"eager_credits", "1"},
-                          {"max_inflight", "24"},
-                          {"delay_max", "3"}});
+    ConnectPair(kCopies,
+                {{"eager_max", "512"},
+                 {"eager_credits", "1"},
+                 {"max_inflight", "24"},
+                 {"delay_max", "3"}},
+                bytes);
     std::vector<std::string> in(kSends, std::string(bytes, '-')), out;
     for (uint32_t i = 0; i < kSends; ++i) {
       out.push_back(std::string(bytes, static_cast<char>('0' + i)));
@@ -694,6 +749,59 @@ TEST_F(RogueTest, BadFramesNameTheirRank) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat("a frame from rank 1 ", c.text)));
     EXPECT_TRUE(sender().got.empty());
+  }
+}
+
+TEST_F(RogueTest, BadValuesNameTheirRank) {
+  constexpr uint32_t kCopies = 16;
+  ValueFrame good;
+  good.head = {Frame::kValues, 0, 2, kChannel, 0, kEpoch, 0};
+  good.bytes[0] = 7;
+  const auto sealed = [](ValueFrame frame) {
+    frame.head.crc = ValueFrameCrc(
+        frame, std::min<uint64_t>(frame.head.count * 4, ValueFrame::kBytes));
+    return frame;
+  };
+  ValueFrame damaged = sealed(good), sequence = good, many = good, more = good,
+             kind = good;
+  damaged.bytes[1] = 1;
+  sequence.head.sequence = 1;
+  many.head.count = 5;
+  more.head.count = 4;
+  kind.head.kind = Frame::kCredit;
+  struct Case {
+    const char* text;
+    ValueFrame frame;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"", sealed(good)},
+           {"are damaged", damaged},
+           {"do not fit channel 'x:0>1'", sealed(sequence)},
+           {"do not fit channel 'x:0>1'", sealed(many)},
+           {"are more than channel 'x:0>1' from rank 1 has", sealed(more)},
+           {"is of no kind", sealed(kind)}}) {
+    SCOPED_TRACE(c.text);
+    ConnectRogue();
+    plan::Plan plan = OfBytes(ReceiverPlan(2, kCopies), 4);
+    plan.set_rank(0);
+    plan.mutable_channels(0)->set_peer(1);
+    ASSERT_TRUE(sender().Load(std::move(plan)).ok());
+    uint32_t memory[2] = {};
+    for (uint32_t& m : memory) {
+      ASSERT_TRUE(sender().program->Post(0, &m, 4).ok());
+    }
+    Say(kValueTag, &c.frame, sizeof(c.frame));
+    const absl::Status status = Failure(0);
+    sender().program.reset();
+    if (c.text[0] == '\0') {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(memory[0], 7u);
+      continue;
+    }
+    EXPECT_TRUE(IsError(status, ErrorCode::kTransportFailed)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("from rank 1 "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.text));
+    EXPECT_EQ(memory[0], 0u);
   }
 }
 
