@@ -8,6 +8,7 @@
 #define WEFT_CORE_BASE_CRC32C_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -15,27 +16,46 @@
 namespace weft {
 namespace internal {
 
-constexpr std::array<uint32_t, 256> Crc32cTable() {
-  std::array<uint32_t, 256> table{};
+// Row k: of a byte that k others follow.
+using Crc32cRows = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Crc32cRows MakeCrc32cRows() {
+  Crc32cRows rows{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t crc = i;
     for (int k = 0; k < 8; ++k) {
       crc = (crc & 1) != 0 ? (crc >> 1) ^ 0x82F63B78u : crc >> 1;
     }
-    table[i] = crc;
+    rows[0][i] = crc;
   }
-  return table;
+  for (uint32_t i = 0; i < 256; ++i) {
+    for (size_t k = 1; k < rows.size(); ++k) {
+      rows[k][i] = rows[0][rows[k - 1][i] & 0xff] ^ (rows[k - 1][i] >> 8);
+    }
+  }
+  return rows;
 }
 
-inline constexpr std::array<uint32_t, 256> kCrc32cTable = Crc32cTable();
+inline constexpr Crc32cRows kCrc32cRows = MakeCrc32cRows();
 
 }  // namespace internal
 
+// Eight bytes at a time.
 constexpr uint32_t Crc32c(absl::string_view bytes) {
+  const auto& rows = internal::kCrc32cRows;
   uint32_t crc = ~uint32_t{0};
-  for (char c : bytes) {
-    crc = internal::kCrc32cTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^
-          (crc >> 8);
+  size_t at = 0;
+  for (; at + 8 <= bytes.size(); at += 8) {
+    uint32_t next = 0;
+    for (size_t k = 0; k < 8; ++k) {
+      const auto byte = static_cast<uint8_t>(bytes[at + k]);
+      const uint32_t mixed = k < 4 ? byte ^ (crc >> (8 * k) & 0xff) : byte;
+      next ^= rows[7 - k][mixed];
+    }
+    crc = next;
+  }
+  for (; at < bytes.size(); ++at) {
+    crc = rows[0][(crc ^ static_cast<uint8_t>(bytes[at])) & 0xff] ^ (crc >> 8);
   }
   return ~crc;
 }
