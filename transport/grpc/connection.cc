@@ -465,6 +465,8 @@ void Connection::SayFinal() {
   final_out_ = true;
 }
 
+// Should our kFinal be lost now, the peer has said its own: it knows of the
+// end.
 void Connection::EndIfFinal() {
   if (final_sent_ && final_in_ && chunks_in_ == final_chunks_) {
     BeginEnding("");

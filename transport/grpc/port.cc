@@ -18,6 +18,9 @@ namespace {
 constexpr int kWindow = 4 << 20;
 constexpr int kFrame = 1 << 20;
 constexpr int kReadChunk = 64 << 10;
+// What a stream takes before it has gone out, so that the next chunk is there
+// when the network takes more.
+constexpr int kWriteBuffer = 4 << 20;
 constexpr uint64_t kLingerNs = 1'000'000;
 
 // What client and server have to agree on is set once, here. gRPC's own
@@ -30,6 +33,7 @@ void SetCommon(const PortSettings& settings, SetInt set) {
   set(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame);
   set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindow);
+  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kWriteBuffer);
   set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   set(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   set(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);

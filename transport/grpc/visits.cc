@@ -11,7 +11,7 @@ using weft_sdk::Hello;
 using weft_sdk::Refusal;
 
 // Strangers that may be under way at once; the oldest goes for one more.
-constexpr size_t kMaxVisits = 128;
+constexpr size_t kMaxVisits = 64;
 constexpr size_t kTokenBytes = 32;
 constexpr uint32_t kMaxInflight = 1u << 20;
 
