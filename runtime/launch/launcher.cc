@@ -109,9 +109,8 @@ class Launcher {
     for (const std::string& line : ReportLines(cause)) Say(line);
     if (end.stop_signal != 0) return false;
     if (result->restarts < options_.max_restarts) {
-      if (!WouldComeAgain(cause.exit_code)) return true;
-      Say(absl::StrCat("no restart: exit code ", cause.exit_code,
-                       " would come again"));
+      if (!cause.would_come_again) return true;
+      Say("no restart: this would come again");
     }
     return false;
   }

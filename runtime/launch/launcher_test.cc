@@ -307,7 +307,7 @@ TEST_F(LauncherTest, WhatWouldComeAgainIsNotTriedAgain) {
     EXPECT_EQ(result.exit_code, code);
     EXPECT_EQ(result.restarts, 0u);
   }
-  EXPECT_THAT(err_, HasSubstr("no restart: exit code 7 would come again"));
+  EXPECT_THAT(err_, HasSubstr("no restart: this would come again"));
 }
 
 TEST_F(LauncherTest, AnOldErrorIsNotThisOnes) {
@@ -422,6 +422,7 @@ TEST(FindFirstCauseTest, ARankOfAnotherHost) {
   EXPECT_THAT(ReportLines(cause),
               ElementsAre("rank 7 failed first: WEFT-6001: loss is nan",
                           "2 other ranks stopped because of it"));
+  EXPECT_TRUE(cause.would_come_again);
 }
 
 TEST(FindFirstCauseTest, NeverZero) {

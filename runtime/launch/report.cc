@@ -31,6 +31,15 @@ std::pair<int, uint64_t> Suspicion(const RankEnd& end) {
   return {kind, end.order};
 }
 
+bool WouldComeAgain(int exit_code) {
+  // Usage, model, plugin, loss that is not finite (core/base/error.h).
+  for (ErrorCode code : {ErrorCode::kBadJob, ErrorCode::kBadGraph,
+                         ErrorCode::kPluginNotFound, ErrorCode::kNotFinite}) {
+    if (exit_code == ExitCodeOf(MakeError(code, ""))) return true;
+  }
+  return false;
+}
+
 struct Told {
   std::string message;
   std::string where;
@@ -88,6 +97,9 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
   }
   cause.exit_code = CodeOf(first->end);
   if (cause.exit_code == 0) cause.exit_code = ExitCodeOfLostPeer();
+  cause.would_come_again =
+      WouldComeAgain(cause.exit_code) ||
+      (told.has_value() && WouldComeAgain(ExitCodeOf(told->status)));
   std::optional<Told> own;
   // A rank that was killed has left nothing, or what an earlier one left.
   if (here && first->end.signal == 0) {
@@ -120,15 +132,6 @@ std::vector<std::string> ReportLines(const FirstCause& cause) {
                                  " stopped because of it"));
   }
   return lines;
-}
-
-bool WouldComeAgain(int exit_code) {
-  // Usage, model, plugin, loss that is not finite (core/base/error.h).
-  for (ErrorCode code : {ErrorCode::kBadJob, ErrorCode::kBadGraph,
-                         ErrorCode::kPluginNotFound, ErrorCode::kNotFinite}) {
-    if (exit_code == ExitCodeOf(MakeError(code, ""))) return true;
-  }
-  return false;
 }
 
 }  // namespace weft::launch

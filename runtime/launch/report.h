@@ -31,6 +31,9 @@ struct FirstCause {
   std::string where;    // ", on host n1 at step 12"; empty: not known
   int exit_code = 1;    // of the rank, 128 + n for signal n; never 0
   uint32_t others = 0;  // that stopped because of it
+  // All would come to the same end if it were started again: what the user
+  // asked for cannot be done.
+  bool would_come_again = false;
 };
 
 // errors/rank_00003.json under `directory`.
@@ -46,10 +49,6 @@ std::vector<std::string> ReportLines(const FirstCause& cause);
 
 // "ended with exit code 7", "was killed by SIGSEGV".
 std::string HowItEnded(const ChildEnd& end);
-
-// Whether all would come to the same end if it were started again: what the
-// user asked for cannot be done.
-bool WouldComeAgain(int exit_code);
 
 }  // namespace weft::launch
 

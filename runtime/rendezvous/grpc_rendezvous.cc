@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -35,6 +36,9 @@ using rendezvous::ToRank;
 
 // The coordinator may still be about to say what a deadline of its own says.
 constexpr uint64_t kMarginNs = 2'000'000'000;
+// Between two tries to join a start of the job whose coordinator is not there
+// yet.
+constexpr uint64_t kAgainNs = 50'000'000;
 // For the cause of a loss, and for the answer to a goodbye.
 constexpr uint64_t kLastWordNs = 2'000'000'000;
 // Facts in all: larger ones are told by their digests.
@@ -58,7 +62,10 @@ class GrpcRendezvous::Impl
       : options_(options), beat_ns_(BeatNs(options.silence_ns)) {}
   ~Impl() override;
 
-  absl::Status Connect();
+  // `until`: when it gives up.
+  absl::Status Connect(uint64_t until);
+  // After Connect: the coordinator is of an earlier start of the job, or was.
+  bool TooEarly() const;
   absl::StatusOr<std::vector<std::string>> AllGather(const std::string& key,
                                                      const std::string& value);
   absl::Status Put(const std::string& key, const std::string& value);
@@ -126,7 +133,8 @@ class GrpcRendezvous::Impl
   absl::Status ended_ WEFT_GUARDED_BY(mu_);  // the job, or the connection
   std::optional<ErrorCode> told_ WEFT_GUARDED_BY(mu_);  // of the first failure
   absl::Status mine_ WEFT_GUARDED_BY(mu_);              // of Fail
-  bool late_ WEFT_GUARDED_BY(mu_) = false;  // ended_ came before mine_
+  bool late_ WEFT_GUARDED_BY(mu_) = false;          // ended_ came before mine_
+  std::optional<bool> early_ WEFT_GUARDED_BY(mu_);  // of Refused
   bool leaving_ WEFT_GUARDED_BY(mu_) = false;
   bool farewell_ WEFT_GUARDED_BY(mu_) = false;
   bool started_ WEFT_GUARDED_BY(mu_) = false;  // the stream, of which
@@ -176,7 +184,7 @@ Hello GrpcRendezvous::Impl::MakeHello() const {
   return hello;
 }
 
-absl::Status GrpcRendezvous::Impl::Connect() {
+absl::Status GrpcRendezvous::Impl::Connect(uint64_t until) {
   QuietGrpc();
   grpc::ChannelArguments arguments;
   // A connection of its own, straight to it, and looked for often: rank 0 may
@@ -190,7 +198,6 @@ absl::Status GrpcRendezvous::Impl::Connect() {
   stub_ = rendezvous::Meeting::NewStub(grpc::CreateCustomChannel(
       options_.address, grpc::InsecureChannelCredentials(), arguments));
   context_.set_wait_for_ready(true);
-  const uint64_t until = NowNs() + options_.join_ns + kMarginNs;
   {
     MutexLock lock(&mu_);
     started_ = true;
@@ -210,6 +217,14 @@ absl::Status GrpcRendezvous::Impl::Connect() {
     End(TooLate());
   }
   return failure_locked();
+}
+
+bool GrpcRendezvous::Impl::TooEarly() const {
+  MutexLock lock(&mu_);
+  const bool accepted = state_ == State::kAccepted || state_ == State::kWelcome;
+  if (early_.has_value()) return *early_;
+  // One that ends while this rank comes says nothing.
+  return options_.epoch > 0 && closed_ && !accepted;
 }
 
 absl::Status GrpcRendezvous::Impl::TooLate() {
@@ -336,6 +351,7 @@ void GrpcRendezvous::Impl::Hear(const ToRank& message) {
       return;
     }
     case ToRank::kRefused:
+      early_ = message.refused().early();
       return End(
           TextError(message.refused().code(),
                     absl::StrCat(Where(), " refuses rank ", options_.rank, ": ",
@@ -559,9 +575,19 @@ void GrpcRendezvous::Impl::Beats() {
 
 absl::StatusOr<std::unique_ptr<GrpcRendezvous>> GrpcRendezvous::Connect(
     const RendezvousOptions& options) {
-  auto impl = std::make_unique<Impl>(options);
-  WEFT_RETURN_IF_ERROR(impl->Connect());
-  return std::unique_ptr<GrpcRendezvous>(new GrpcRendezvous(std::move(impl)));
+  const uint64_t until = NowNs() + options.join_ns + kMarginNs;
+  while (true) {
+    auto impl = std::make_unique<Impl>(options);
+    const absl::Status status = impl->Connect(until);
+    if (status.ok()) {
+      return std::unique_ptr<GrpcRendezvous>(
+          new GrpcRendezvous(std::move(impl)));
+    }
+    if (!impl->TooEarly() || NowNs() + kAgainNs >= until) return status;
+    // Its launcher has not seen the end of the start before yet.
+    impl.reset();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kAgainNs));
+  }
 }
 
 GrpcRendezvous::GrpcRendezvous(std::unique_ptr<Impl> impl)

@@ -58,6 +58,8 @@ class GrpcRendezvous : public Rendezvous {
   // Waits until all ranks are there and agree. kBadLaunch, on all ranks, where
   // they do not; kPeerLost, naming them, where ranks are missing at the
   // deadline; kPeerRefused where this one is a stranger, stale or a duplicate.
+  // Where the coordinator is still that of an earlier start, waits for the next
+  // one.
   static absl::StatusOr<std::unique_ptr<GrpcRendezvous>> Connect(
       const RendezvousOptions& options);
   ~GrpcRendezvous() override;

@@ -85,6 +85,25 @@ class GrpcRendezvousTest : public ::testing::Test {
   std::vector<std::unique_ptr<GrpcRendezvous>> ranks_;
 };
 
+// On several hosts a launcher may start its ranks again before the first host's
+// has seen that the start before is over.
+TEST_F(GrpcRendezvousTest, WhoComesTooEarlyWaitsForTheNextStart) {
+  Start(1);
+  RendezvousOptions options = OptionsOf(0);
+  options.epoch = 1;
+  auto early = std::async(std::launch::async,
+                          [&] { return GrpcRendezvous::Connect(options); });
+  auto stale = GrpcRendezvous::Connect(OptionsOf(0));
+  ASSERT_TRUE(stale.ok()) << stale.status();
+  coordinator_options_.listen = coordinator_->address();
+  coordinator_options_.epoch = 1;
+  coordinator_.reset();
+  Start(1);
+  auto joined = early.get();
+  EXPECT_TRUE(joined.ok()) << joined.status();
+  EXPECT_FALSE((*stale)->failure().ok());
+}
+
 TEST_F(GrpcRendezvousTest, RanksMeetAndLeave) {
   JoinAll(4);
   const std::string large(3 << 20, 'x');

@@ -88,11 +88,12 @@ void Meeting::Hear(uint64_t visitor, const ToCoordinator& message,
   Refuse(visitor, ErrorCode::kPeerRefused, "speaks before it said hello");
 }
 
-void Meeting::Refuse(uint64_t visitor, ErrorCode code,
-                     const std::string& text) {
+void Meeting::Refuse(uint64_t visitor, ErrorCode code, const std::string& text,
+                     bool early) {
   ToRank message;
   message.mutable_refused()->set_code(static_cast<uint32_t>(code));
   message.mutable_refused()->set_text(text);
+  message.mutable_refused()->set_early(early);
   outlet_.Send(visitor, std::move(message));
   outlet_.Close(visitor);
   visitors_.erase(visitor);
@@ -136,7 +137,8 @@ bool Meeting::Admit(uint64_t visitor, const Hello& hello) {
     Refuse(visitor, ErrorCode::kPeerRefused,
            absl::StrCat(who, " is of start ", hello.epoch(),
                         " of the job, this is start ", options_.epoch,
-                        ": one of them is left over"));
+                        ": one of them is left over"),
+           /*early=*/hello.epoch() > options_.epoch);
     return false;
   }
   if (loopback_ && hello.boot_id() != BootId()) {

@@ -102,7 +102,8 @@ class Meeting {
   bool Admit(uint64_t visitor, const rendezvous::Hello& hello);
   bool Agrees(const rendezvous::Hello& hello);
   void Seat(uint64_t visitor, const rendezvous::Hello& hello, uint64_t now);
-  void Refuse(uint64_t visitor, ErrorCode code, const std::string& text);
+  void Refuse(uint64_t visitor, ErrorCode code, const std::string& text,
+              bool early = false);
   void HearRank(uint64_t visitor, const rendezvous::ToCoordinator& message,
                 uint64_t now);
   void HearFailure(uint32_t rank, const rendezvous::Failure& failure,

@@ -183,6 +183,10 @@ TEST_F(MeetingTest, StrangersAreRefusedAndDisturbNobody) {
   Enter(22, hello);
   EXPECT_THAT(Refusal(22), HasSubstr("is of start 2 of the job, this is start "
                                      "3"));
+  EXPECT_FALSE(Last(22).refused().early());
+  hello.set_epoch(4);
+  Enter(27, hello);
+  EXPECT_TRUE(Last(27).refused().early());
   hello = HelloOf(1, 2);
   hello.set_boot_id("another machine");
   Enter(23, hello);

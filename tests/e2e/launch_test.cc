@@ -2,10 +2,13 @@
 // and ends. And mpirun, where it is there.
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -256,22 +259,75 @@ TEST_F(LaunchTest, BadLaunches) {
   EXPECT_THAT(job.Runs(), IsEmpty());  // of what never began
 }
 
-TEST_F(LaunchTest, APortThatIsTaken) {
-  const int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// A socket that listens, with its port.
+std::pair<int, std::string> Listen(const char* host) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  inet_pton(AF_INET, host, &address.sin_addr);
   socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(taken, 1), 0);
-  getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size);
-  const std::string port = absl::StrCat(ntohs(address.sin_port));
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(listen(fd, 1), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return {fd, absl::StrCat(ntohs(address.sin_port))};
+}
+
+TEST_F(LaunchTest, APortThatIsTaken) {
+  const auto [taken, port] = Listen("127.0.0.1");
   TestJob job("taken", Mlp());
   const Ended end = job.Weft(RunOn(2, job, {}, {"--master-port", port})).Wait();
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, AllOf(HasSubstr("WEFT-1009"), HasSubstr(port)));
   EXPECT_THAT(job.Runs(), IsEmpty());
   close(taken);
+}
+
+// An address of this machine that is not loopback; empty where there is none.
+std::string OuterAddress() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* i = all; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET ||
+        (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0) {
+      continue;
+    }
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET,
+              &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr,
+              text, sizeof(text));
+    found = text;
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+// Two launchers, each with the ranks of a host, which happen to be one.
+TEST_F(LaunchTest, TwoHosts) {
+  const std::string host = OuterAddress();
+  if (host.empty()) GTEST_SKIP() << "this machine has no network";
+  const auto [held, port] = Listen(host.c_str());
+  close(held);
+  TestJob threads("threads", Mlp());
+  const Left one = LeftBy(OnRanks(threads, 1, Steps(20)));
+  TestJob job("hosts", Mlp());
+  const std::string secret = job.File("secret");
+  WriteText(secret, "0123456789abcdef0123456789abcdef");
+  ASSERT_EQ(chmod(secret.c_str(), 0600), 0);
+  std::vector<Process> launchers;
+  for (const char* node : {"1", "0"}) {
+    launchers.push_back(job.Weft(
+        RunOn(1, job, Steps(20),
+              {"--nnodes", "2", "--node-rank", node, "--master-addr", host,
+               "--master-port", port, "--secret-file", secret})));
+  }
+  for (Process& launcher : launchers) {
+    const Ended end = launcher.Wait();
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+  }
+  ASSERT_EQ(job.Runs().size(), 1u);
+  EXPECT_TRUE(StateOf(job.Runs()[0]) == one.state);
+  EXPECT_EQ(MetricsOf(job.Runs()[0]), one.metrics);
 }
 
 // What mpirun tells a rank is in worker_spec_test; this is the real one.

@@ -34,14 +34,18 @@ void OnSignal(int number) {
   bool again = false;
   if (number == SIGINT) again = g_interrupted.exchange(true);
   if (number == SIGTERM) again = g_terminated.exchange(true);
+  // What batch systems send before they end a job; to end by it would look like
+  // the exit code of a lost peer.
+  const bool batch = number == SIGUSR1 || number == SIGUSR2;
+  const int by = batch ? SIGTERM : number;
   runtime::Session* session = g_session.load();
   if (session == nullptr || again) {
-    std::signal(number, SIG_DFL);
-    raise(number);
+    std::signal(by, SIG_DFL);
+    raise(by);
     return;
   }
   int none = 0;
-  g_signal.compare_exchange_strong(none, number);
+  g_signal.compare_exchange_strong(none, by);
   session->RequestStop();
   errno = saved_errno;
 }
@@ -222,7 +226,7 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
   options.on_session = [](runtime::Session* session) {
     g_session.store(session);
   };
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     // nohup, and shells for what they start with &, ignore some on purpose.
     if (std::signal(number, OnSignal) == SIG_IGN) std::signal(number, SIG_IGN);
   }
