@@ -15,7 +15,7 @@ for tool in munged slurmctld slurmd srun; do
 done
 [ "$(id -u)" = 0 ] || { echo "slurm.sh: daemons of Slurm need root" >&2; exit 77; }
 
-dir=$(mktemp -d /tmp/weft-slurm-XXXXXX)
+dir=$(mktemp -d -p /tmp --suffix=-weft-slurm)
 daemons=()
 finish() {
   for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
