@@ -513,6 +513,7 @@ void Connection::Down() {
   // First for a thread that waits on it, which keeps it open meanwhile.
   shutdown(link_.socket.get(), SHUT_RDWR);
   link_.socket = Fd();
+  link_.process = Fd();
   link_.out.reset();
   link_.in.reset();
   link_.bell.reset();

@@ -44,6 +44,7 @@ class Connection {
   // What a handshake leaves.
   struct Link {
     Fd socket;
+    Fd process;  // the peer's, to be watched; may be none
     std::unique_ptr<Producer> out;
     std::unique_ptr<Consumer> in;
     std::unique_ptr<Bell> bell;  // the peer's
@@ -61,7 +62,7 @@ class Connection {
   void Close();
   // The peer sees a loss.
   void Abort();
-  // The socket has ended: whatever the peer wrote is here.
+  // The socket has ended, or the peer's process: whatever it wrote is here.
   void HungUp();
   // Takes what came, writes what has room. True where there was something.
   // `soon`: a Post or Progress follows within some milliseconds, so kFin may
@@ -77,6 +78,7 @@ class Connection {
   uint64_t deadline() const { return deadline_; }
   void Expire() { Down(); }
   int socket() const { return link_.socket.get(); }
+  int process() const { return link_.process.get(); }
   uint32_t rank() const { return link_.rank; }
   const std::string& token() const { return link_.token; }
 

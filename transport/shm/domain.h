@@ -102,7 +102,7 @@ class ShmDomain : public weft_sdk::TransportDomain {
     ShmDomain* const domain_;
     std::unique_lock<std::mutex> lock_;
   };
-  enum class Watched { kWakeup, kDoor, kVisit, kEndpoint };
+  enum class Watched { kWakeup, kDoor, kVisit, kEndpoint, kProcess };
 
   void CheckOpen() const;
   Connection& Find(weft_endpoint ep);
@@ -124,6 +124,7 @@ class ShmDomain : public weft_sdk::TransportDomain {
   void Look(Watched what, uint64_t id);
   void AnswerDoor();
   void LookAtEndpoint(weft_endpoint ep);
+  void LookAtProcess(weft_endpoint ep);
 
   // visits.cc
   void Advance(Visit* visit);

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -113,6 +115,17 @@ Mapping MapSealed(const Fd& fd, uint64_t bytes) {
 Mapping MapToRead(const Fd& fd, uint64_t bytes) {
   CheckSize(fd, bytes);
   return Map(fd, bytes, PROT_READ);
+}
+
+Fd PeerProcess(const Fd& socket, bool* gone) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return Fd();
+  }
+  Fd process(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  *gone = !process && errno == ESRCH;
+  return process;
 }
 
 std::string WithErrno(const std::string& what) {

@@ -79,6 +79,11 @@ Mapping MapToRead(const Fd& fd, uint64_t bytes);
 // Of sealed memory; throws where it is none.
 uint64_t SealedBytes(const Fd& fd);
 
+// The process at the other end of a connected local socket, to be watched: its
+// descriptor can be read once the process has ended. None where the kernel has
+// no such descriptor, or none left. Where the process is gone already, `*gone`.
+Fd PeerProcess(const Fd& socket, bool* gone);
+
 // "what: the system's words for errno".
 std::string WithErrno(const std::string& what);
 // So many bytes that nobody can guess, in hexadecimal.

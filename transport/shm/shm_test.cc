@@ -2,8 +2,13 @@
 // strangers, and that nothing is left behind.
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -314,6 +319,126 @@ TEST_P(ShmTest, WhatHasNoRoomGoesOutWithoutAPoll) {
   EXPECT_EQ(into, large);
 }
 
+// The child of a dead peer, which has its sockets, does not hide its death.
+TEST_P(ShmTest, APeerThatLeavesItsSocketsToAChildIsLost) {
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  OtherProcess other([&](const std::string& address) {
+    close(hold[1]);
+    auto node = Join(address);
+    if (fork() == 0) {
+      char byte;
+      (void)!read(hold[0], &byte, 1);  // until the test is over
+      _exit(0);
+    }
+    const uint64_t send = node->Send(1, 1, "forked");
+    PumpThese({node.get()}, [&] { return node->done(send); });
+    pause();
+  });
+  auto node = Open(Config(1, 2));
+  other.Tell(node->domain().Listen().value());
+  PumpThese({node.get()}, [&] { return node->connected(0); });
+  std::string into(6, '\0');
+  const uint64_t recv = node->Recv(0, 1, &into);
+  const uint64_t never = node->Recv(0, 2, &into);
+  PumpThese({node.get()}, [&] { return node->done(recv); });
+  other.Kill();
+  PumpThese({node.get()},
+            [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+  EXPECT_TRUE(
+      Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kPeerLost));
+  EXPECT_TRUE(Is(node->result(never).status, ErrorCode::kPeerLost));
+  close(hold[0]);
+  close(hold[1]);
+}
+
+// So many descriptors more than there are now, for as long as this lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    const int next = dup(0);  // the lowest that is free
+    close(next);
+    few.rlim_cur = static_cast<rlim_t>(next) + more;
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+// Who finds no descriptor is told, or waits; nobody else notices, and later
+// there is room for all.
+TEST_P(ShmTest, WithoutDescriptorsNobodyIsLetIn) {
+  constexpr uint32_t kPeers = 20;
+  int told[2], go[2];
+  ASSERT_EQ(pipe2(told, O_NONBLOCK), 0);
+  ASSERT_EQ(pipe(go), 0);
+  const auto config = [&](uint32_t rank) {
+    DomainConfig of_rank = Config(rank, kPeers + 1);
+    of_rank.peer_timeout_ms = 500;
+    return of_rank;
+  };
+  OtherProcess other([&](const std::string& address) {
+    Nodes nodes;
+    std::vector<Node*> all;
+    uint8_t failed = 0;
+    for (uint32_t rank = 0; rank < kPeers; ++rank) {
+      nodes.push_back(Open(config(rank)));
+      (void)nodes.back()->domain().Connect(kPeers, address);
+      all.push_back(nodes.back().get());
+    }
+    const auto answered = [&](const Node& node) {
+      return node.Last(Kind::kConnected) != nullptr;
+    };
+    for (auto& node : nodes) {
+      PumpThese(all, [&] { return answered(*node); });
+      failed += !node->connected(kPeers);
+    }
+    (void)!write(told[1], &failed, 1);
+    (void)!read(go[0], &failed, 1);
+    for (uint32_t rank = 0; rank < kPeers; ++rank) {
+      for (uint64_t life = 1;; ++life) {
+        constexpr uint64_t kCookie = 1000;
+        Node& node = *nodes[rank];
+        if (node.connected(kPeers)) {  // but it may be lost by now
+          const auto posted = node.PostSend(kPeers, 1, "here", 4, kCookie);
+          if (posted.ok() && *posted) {
+            PumpThese(all, [&] { return node.done(kCookie); });
+            if (node.result(kCookie).status.ok()) break;
+          }
+        }
+        DomainConfig next = config(rank);
+        next.incarnation = life;
+        nodes[rank] = Open(next);
+        all[rank] = nodes[rank].get();
+        (void)all[rank]->domain().Connect(kPeers, address);
+        PumpThese(all, [&] { return answered(*all[rank]); });
+      }
+    }
+  });
+  auto node = Open(config(kPeers));
+  auto few = std::make_unique<FewDescriptors>(10);
+  other.Tell(node->domain().Listen().value());
+  uint8_t failed = 0;
+  PumpThese({node.get()}, [&] { return read(told[0], &failed, 1) == 1; });
+  EXPECT_GT(failed, 0) << "ten descriptors were enough";
+  few.reset();
+  EXPECT_EQ(write(go[1], "g", 1), 1);
+  std::vector<std::string> into(kPeers, std::string(4, '\0'));
+  for (uint32_t rank = 0; rank < kPeers; ++rank) {
+    PumpThese({node.get()}, [&] { return node->connected(rank); });
+    const uint64_t recv = node->Recv(rank, 1, &into[rank]);
+    PumpThese({node.get()}, [&] { return node->done(recv); });
+    EXPECT_TRUE(node->result(recv).status.ok()) << node->result(recv).status;
+    EXPECT_EQ(into[rank], "here");
+  }
+  other.Join();
+  for (int fd : {told[0], told[1], go[0], go[1]}) close(fd);
+}
+
 // A listener that is killed before anybody came leaves no file either.
 TEST_P(ShmTest, AKilledListenerLeavesNoFile) {
   const Holdings before;
@@ -348,6 +473,60 @@ int KnockAt(const std::string& address) {
               absl::StrCat("/proc/", words[2], "/fd/", words[3]).c_str());
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   return fd;
+}
+
+// Another user, who may open everything nevertheless: 0 where the door was shut
+// on it, else the number of the step that went otherwise.
+int KnockAsAnotherUser(const std::string& address, bool may_open_all) {
+  constexpr uid_t kNobody = 65534;
+  if (prctl(PR_SET_KEEPCAPS, 1) != 0 || setuid(kNobody) != 0) return 1;
+  if (may_open_all) {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2] = {};
+    for (int capability : {CAP_DAC_OVERRIDE, CAP_SYS_PTRACE}) {
+      data[0].effective |= 1u << capability;
+      data[0].permitted |= 1u << capability;
+    }
+    if (syscall(SYS_capset, &header, data) != 0) return 1;
+  }
+  const std::vector<std::string> words = absl::StrSplit(address, ' ');
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::strcpy(to.sun_path,
+              absl::StrCat("/proc/", words[2], "/fd/", words[3]).c_str());
+  const int knocked = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to));
+  if (!may_open_all) return knocked != 0 && errno == EACCES ? 0 : 2;
+  if (knocked != 0) return 3;
+  const timeval patience{20, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  char byte;
+  return recv(fd, &byte, 1, 0) == 0 ? 0 : 4;
+}
+
+TEST_P(ShmTest, AnotherUserIsNotLetIn) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  DomainConfig config = Config(1, 2);
+  config.peer_timeout_ms = 60'000;  // who says nothing may stay so long
+  auto node = Open(config);
+  const std::string address = node->domain().Listen().value();
+  for (bool may_open_all : {false, true}) {
+    const pid_t other = fork();
+    if (other == 0) _exit(KnockAsAnotherUser(address, may_open_all));
+    int status = 0;
+    ASSERT_EQ(waitpid(other, &status, 0), other);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
+      GTEST_SKIP() << "root may not become another user here";
+    }
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        << status << (may_open_all ? ", with" : ", without") << " privileges";
+  }
+  const int same = KnockAt(address);
+  char byte;
+  EXPECT_EQ(recv(same, &byte, 1, MSG_DONTWAIT), -1) << "this user may stay";
+  EXPECT_EQ(errno, EAGAIN);
+  close(same);
+  EXPECT_TRUE(node->others().empty());
 }
 
 TEST_P(ShmTest, StrangersDisturbNobody) {

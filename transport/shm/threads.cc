@@ -117,7 +117,10 @@ int ShmDomain::Watch(std::vector<pollfd>* fds,
     }
   }
   for (const auto& [ep, connection] : endpoints_) {
-    if (!connection->down()) add(connection->socket(), Watched::kEndpoint, ep);
+    if (connection->down()) continue;
+    add(connection->socket(), Watched::kEndpoint, ep);
+    if (connection->process() < 0) continue;
+    add(connection->process(), Watched::kProcess, ep);
   }
   if (until == UINT64_MAX) return -1;
   return until <= now ? 0 : Milliseconds(until - now);
@@ -152,6 +155,8 @@ void ShmDomain::Look(Watched what, uint64_t id) {
       return AdvanceVisits(id);
     case Watched::kEndpoint:
       return LookAtEndpoint(id);
+    case Watched::kProcess:
+      return LookAtProcess(id);
   }
 }
 
@@ -175,6 +180,15 @@ void ShmDomain::AnswerDoor() {
     visit.deadline = NowNs() + timeout_ns_;
     visits_.push_back(std::move(visit));
   }
+}
+
+// A process that forked and died may have left its sockets to a child, which
+// knows nothing of them.
+void ShmDomain::LookAtProcess(weft_endpoint ep) {
+  auto it = endpoints_.find(ep);
+  if (it == endpoints_.end() || it->second->down()) return;
+  pollfd ended{it->second->process(), POLLIN, 0};
+  if (poll(&ended, 1, 0) == 1) it->second->HungUp();
 }
 
 // After the handshake nobody writes to a socket: that it can be read is its

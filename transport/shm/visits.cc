@@ -1,4 +1,6 @@
 // How two domains become the ends of a connection: handshake.h has the frames.
+#include <sys/socket.h>
+
 #include <cerrno>
 #include <utility>
 
@@ -244,9 +246,12 @@ void ShmDomain::GreetConnector(Visit* visit, Frame frame) {
 void ShmDomain::Enter(Visit* visit, weft_endpoint ep, const Hello& theirs,
                       Connection::Link link) {
   link.socket = std::move(visit->socket);
+  bool gone = false;
+  link.process = PeerProcess(link.socket, &gone);
   seen_.Note(theirs);
   auto connection = std::make_unique<Connection>(ep, std::move(link), options_,
                                                  timeout_ns_, &mailbox_);
+  if (gone) shutdown(connection->socket(), SHUT_RDWR);  // seen as its end
   live_.push_back(connection.get());
   endpoints_[ep] = std::move(connection);
 }
