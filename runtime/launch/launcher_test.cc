@@ -1,6 +1,7 @@
 #include "runtime/launch/launcher.h"
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -359,6 +360,25 @@ TEST_F(LauncherTest, NoHub) {
     return MakeError(ErrorCode::kBadLaunch, "the port is taken");
   };
   EXPECT_TRUE(IsError(TryLaunch("exit 0").status(), ErrorCode::kBadLaunch));
+}
+
+// Errors of a launch in a process with limits of its own; 0: it went well.
+TEST_F(LauncherTest, TooFewDescriptors) {
+  auto code_with = [&](rlim_t soft, rlim_t hard) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit limit = {soft, hard};
+      if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(99);
+      const absl::Status status = TryLaunch("exit 0").status();
+      const bool few = IsError(status, ErrorCode::kNoDescriptor);
+      _exit(status.ok() ? 0 : few ? 1 : 2);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(code_with(30, 30), 1);
+  EXPECT_EQ(code_with(30, 64), 0);  // it may take more, and does
 }
 
 TEST_F(LauncherTest, NoRankOutlivesAKilledLauncher) {
