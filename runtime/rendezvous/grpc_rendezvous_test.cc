@@ -118,7 +118,9 @@ TEST_F(GrpcRendezvousTest, RanksMeetAndLeave) {
     auto all = ranks_[r]->AllGather(r, "large", r == 2 ? large : "");
     ASSERT_TRUE(all.ok()) << all.status();
     EXPECT_EQ((*all)[2], large);
-    if (r == 1) EXPECT_TRUE(ranks_[r]->Put("path", "runs/x").ok());
+    if (r == 1) {
+      EXPECT_TRUE(ranks_[r]->Put("path", "runs/x").ok());
+    }
     auto path = ranks_[r]->Get("path");
     ASSERT_TRUE(path.ok()) << path.status();
     EXPECT_EQ(*path, "runs/x");

@@ -498,7 +498,7 @@ void Meeting::CheckTimes(uint64_t now) {
   for (uint64_t visitor : late) {
     Refuse(visitor, ErrorCode::kPeerRefused, "said no hello in time");
   }
-  if (failure_.has_value()) return;
+  if (failure_.has_value()) return DismissSilent(now);
   if (joined_ < ranks_.size() && now >= start_ + join_ns_) {
     absent_given_up_ = true;
     const std::vector<uint32_t> absent = Absent();
@@ -520,6 +520,16 @@ void Meeting::CheckTimes(uint64_t now) {
   if (weak_.has_value() && now >= weak_until_) {
     Decide(weak_->rank(), ErrorCode::kPeerLost,
            absl::StrCat(NameOf(weak_->rank()), ": ", weak_->text()), false);
+  }
+}
+
+// Who was lost together with another, by a network for example.
+void Meeting::DismissSilent(uint64_t now) {
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    const Rank& rank = ranks_[r];
+    if (rank.joined && !rank.gone && now >= rank.heard + rank.silence_ns) {
+      Dismiss(r);
+    }
   }
 }
 

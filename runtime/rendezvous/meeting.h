@@ -120,6 +120,7 @@ class Meeting {
   void Get(const Waiting& waiting, const std::string& key);
   void Lost(uint32_t rank, const std::string& how);
   void Dismiss(uint32_t rank);
+  void DismissSilent(uint64_t now);
   void Decide(uint32_t rank, ErrorCode code, const std::string& text,
               bool common);
   void TellFailure(uint64_t visitor);
