@@ -75,7 +75,11 @@ void Echo(Node& node) {
 int RunRankZero(char** words) {
   const std::string what = words[0];
   auto node = Join(words[1], words[2]);
-  what == "flood" ? Flood(*node) : Echo(*node);
+  if (what == "leave") {
+    node.release();  // as a program that ends in the middle
+  } else {
+    what == "flood" ? Flood(*node) : Echo(*node);
+  }
   return 0;
 }
 
@@ -118,6 +122,18 @@ TEST_P(GrpcTest, AKilledPeerIsReportedAtOnce) {
     }
     EXPECT_EQ(node->outstanding(), 0u);
   }
+}
+
+// A program may end with its domains open: it ends, and its peers see it.
+TEST_P(GrpcTest, AProcessEndsWithItsDomainOpen) {
+  DomainConfig config = Config(1, 2);
+  config.peer_timeout_ms = 100'000;
+  auto node = Open(config);
+  OtherProcess other("leave", Job(), node->domain().Listen().value());
+  PumpThese({node.get()}, [&] { return !Up(*node); });
+  EXPECT_TRUE(
+      Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kPeerLost));
+  EXPECT_EQ(other.Join(), 0);
 }
 
 TEST_P(GrpcTest, AStoppedPeerIsLost) {
