@@ -9,9 +9,9 @@
 //
 // Process r runs on core r modulo the cores. RESULT lines of rank 0
 // (benchmarks/result.h).
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -35,8 +35,6 @@
 #include "runtime/rendezvous/grpc_rendezvous.h"
 #include "runtime/session/device_oracle.h"
 #include "runtime/session/session.h"
-
-extern char** environ;
 
 namespace weft::benchmarks {
 namespace {
@@ -313,10 +311,12 @@ pid_t Spawn(int argc, char** argv, const std::string& address, int rank) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  pid_t pid = 0;
-  CHECK_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr,
-                       pointers.data(), environ),
-           0);
+  const pid_t pid = fork();
+  CHECK_GE(pid, 0);
+  if (pid == 0) {
+    execv("/proc/self/exe", pointers.data());
+    _exit(127);
+  }
   return pid;
 }
 

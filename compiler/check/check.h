@@ -15,8 +15,8 @@
 //   5. Memory: no two live registers share bytes, scratch belongs to one
 //      ordered stream, and what is kept from act to act to one actor.
 //   6. Mapped channels: nobody writes what lies at another rank, and the word
-//      that it has been read leaves after its last reader. (That the owner keeps
-//      it until then is in the plan's form.)
+//      that it has been read leaves after its last reader. (That the owner
+//      keeps it until then is in the plan's form.)
 //   7. Arenas: each has the size that its contents need, to the alignment.
 //
 // A malformed plan is kBadPlan (core/plan). A plan with partners on other ranks

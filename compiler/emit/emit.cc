@@ -259,7 +259,8 @@ class Emitter {
             d_.TaskAt(t)->outputs(0).register_() + 1);
       }
     }
-    if (work.kind == Kind::kRecv && !work.operands.empty()) alias_.insert({reg, work.operands[0].buffer});
+    if (work.kind == Kind::kRecv && !work.operands.empty())
+      alias_.insert({reg, work.operands[0].buffer});
     if (phase) {
       const StatePlace* place = d_.state.Find(work.state);
       d_.plan.mutable_registers(reg)->set_offset(place->offset);

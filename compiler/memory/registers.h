@@ -23,7 +23,8 @@
 namespace weft {
 
 // Sets `offset` of all registers in arenas of kinds ACTIVATIONS and SHARED and
-// the bytes of those arenas. kBadPlan or kPlanRefuted where the plan cannot run anyway.
+// the bytes of those arenas. kBadPlan or kPlanRefuted where the plan cannot run
+// anyway.
 absl::Status PlaceRegisters(plan::Plan* plan);
 
 // Bytes that a plan needs, by device: its arenas, and its constants as loaded.

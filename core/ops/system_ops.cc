@@ -196,13 +196,13 @@ void RegisterChannels(OpRegistry* registry) {
       InferSend);
   send.outputs = {0, 0};
   registry->Add(std::move(send));
-  OpSchema recv =
-      MakeActor(OpId::kRecv, {0, 0},
-                {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
-                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies, mapped,
-                 // Nobody waits for the SEND at the far end.
-                 AttrSpec::Default("late", 0)},
-                InferRecv);
+  OpSchema recv = MakeActor(
+      OpId::kRecv, {0, 0},
+      {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
+       AttrSpec::Optional("shape", AttrKind::kInts), rate, copies, mapped,
+       // Nobody waits for the SEND at the far end.
+       AttrSpec::Default("late", 0)},
+      InferRecv);
   recv.outputs = {0, 1};
   recv.usual_outputs = [](const AttrMap& attrs) {
     return attrs.Find("dtype") != nullptr ? 1 : 0;

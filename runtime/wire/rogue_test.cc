@@ -1,0 +1,188 @@
+// What a wire makes of a peer that breaks the rules.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/wire/wire.h"
+#include "runtime/wire/wire_fixture.h"
+
+namespace weft::runtime {
+namespace {
+
+using namespace wire_testing;  // NOLINT
+using ::testing::HasSubstr;
+
+// A rank 1 that says whatever the test wants.
+class RogueTest : public WireTest {
+ protected:
+  void ConnectRogue() {
+    const auto rogue = [&] {
+      DomainConfig config = OptionsOf(1, 2, meeting_.get(), {}).config;
+      domain_ = Loopback().Open(config).value();
+      const std::string address = domain_->Listen().value();
+      ASSERT_TRUE(meeting_->AllGather(1, "wire/offers", LoopbackOffer()).ok());
+      ASSERT_TRUE(
+          meeting_->AllGather(1, "wire/address", JoinFields({address})).ok());
+      TransportEvent event;
+      while (domain_->Poll(absl::MakeSpan(&event, 1)).value() == 0) {
+        domain_->Wait(1'000'000).IgnoreError();
+      }
+      ASSERT_EQ(event.kind, TransportEventKind::kAccepted);
+      endpoint_ = event.endpoint;
+      ASSERT_TRUE(meeting_->AllGather(1, "wire/connected", "").ok());
+    };
+    const auto statuses = Connect(2, {}, rogue);
+    ASSERT_TRUE(statuses[0].ok()) << statuses[0];
+  }
+  void Say(uint64_t tag, const void* data, uint64_t bytes) {
+    auto posted = domain_->PostSend(endpoint_, tag, data, bytes, 0, true);
+    ASSERT_TRUE(posted.ok() && *posted) << posted.status();
+  }
+  // How rank 0, which sends on the channel, takes a frame.
+  absl::Status Take(const Frame& frame) {
+    ConnectRogue();
+    EXPECT_TRUE(sender().Load(SenderPlan(2, 2)).ok());
+    Say(kFrameTag, &frame, sizeof(frame));
+    absl::Status status = Failure(0);
+    sender().program.reset();
+    return status;
+  }
+
+  std::unique_ptr<Domain> domain_;
+  uint64_t endpoint_ = 0;
+};
+
+TEST_F(RogueTest, BadFramesNameTheirRank) {
+  const Frame good{Frame::kCredit, 0, 1, kChannel, 9, kEpoch, 0};
+  EXPECT_TRUE(Take(SealFrame(good)).ok());
+  EXPECT_EQ(sender().got.size(), 1u);
+  struct Case {
+    const char* text;
+    Frame frame;
+  };
+  Frame damaged = SealFrame(good);
+  damaged.sequence ^= 1;
+  Frame epoch = good, kind = good, channel = good, copy = good, none = good,
+        many = good;
+  epoch.epoch = kEpoch + 1;
+  kind.kind = 2;
+  channel.channel = kChannel + 1;
+  copy.copy = 2;
+  none.count = 0;
+  many.count = 3;
+  for (const Case& c : std::vector<Case>{
+           {"is damaged", damaged},
+           {"is of another job", SealFrame(epoch)},
+           {"is of no kind", SealFrame(kind)},
+           {"is for no channel", SealFrame(channel)},
+           {"does not fit channel 'x:0>1' to rank 1", SealFrame(copy)},
+           {"does not fit channel 'x:0>1' to rank 1", SealFrame(none)},
+           {"is a credit too many for channel", SealFrame(many)}}) {
+    SCOPED_TRACE(c.text);
+    absl::Status status = Take(c.frame);
+    EXPECT_TRUE(IsError(status, ErrorCode::kTransportFailed)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("a frame from rank 1 ", c.text)));
+    EXPECT_TRUE(sender().got.empty());
+  }
+}
+
+TEST_F(RogueTest, BadValuesNameTheirRank) {
+  constexpr uint32_t kCopies = 16;
+  ValueFrame good;
+  good.head = {Frame::kValues, 0, 2, kChannel, 0, kEpoch, 0};
+  good.bytes[0] = 7;
+  const auto sealed = [](ValueFrame frame) {
+    frame.head.crc = ValueFrameCrc(
+        frame, std::min<uint64_t>(frame.head.count * 4, ValueFrame::kBytes));
+    return frame;
+  };
+  ValueFrame damaged = sealed(good), sequence = good, many = good, more = good,
+             kind = good;
+  damaged.bytes[1] = 1;
+  sequence.head.sequence = 1;
+  many.head.count = 5;
+  more.head.count = 4;
+  kind.head.kind = Frame::kCredit;
+  struct Case {
+    const char* text;
+    ValueFrame frame;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"", sealed(good)},
+           {"are damaged", damaged},
+           {"do not fit channel 'x:0>1'", sealed(sequence)},
+           {"do not fit channel 'x:0>1'", sealed(many)},
+           {"are more than channel 'x:0>1' from rank 1 has", sealed(more)},
+           {"is of no kind", sealed(kind)}}) {
+    SCOPED_TRACE(c.text);
+    ConnectRogue();
+    plan::Plan plan = OfBytes(ReceiverPlan(2, kCopies), 4);
+    plan.set_rank(0);
+    plan.mutable_channels(0)->set_peer(1);
+    ASSERT_TRUE(sender().Load(std::move(plan)).ok());
+    uint32_t memory[2] = {};
+    for (uint32_t& m : memory) {
+      ASSERT_TRUE(sender().program->Post(0, &m, 4).ok());
+    }
+    Say(kValueTag, &c.frame, sizeof(c.frame));
+    const absl::Status status = Failure(0);
+    sender().program.reset();
+    if (c.text[0] == '\0') {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(memory[0], 7u);
+      continue;
+    }
+    EXPECT_TRUE(IsError(status, ErrorCode::kTransportFailed)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("from rank 1 "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.text));
+    EXPECT_EQ(memory[0], 0u);
+  }
+}
+
+TEST_F(RogueTest, MessagesOfAnotherLengthNameTheirRank) {
+  for (const auto& [tag, text] : std::vector<std::pair<uint64_t, std::string>>{
+           {kFrameTag, "a frame from rank 1"},
+           {kAbortTag, "the last words of rank 1"}}) {
+    ConnectRogue();
+    Say(tag, "0123456789", 10);
+    absl::Status status = Failure(0);
+    EXPECT_TRUE(IsError(status, ErrorCode::kLengthMismatch)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+}
+
+TEST_F(RogueTest, DataOfAnotherLengthNamesTheChannel) {
+  ConnectRogue();
+  plan::Plan plan = ReceiverPlan(2, 1);
+  plan.set_rank(0);
+  plan.mutable_channels(0)->set_peer(1);
+  ASSERT_TRUE(sender().Load(std::move(plan)).ok());
+  uint32_t memory = 0;
+  ASSERT_TRUE(sender().program->Post(0, &memory, 4).ok());
+  Say(kChannel, "0123456789", 10);
+  absl::Status status = Failure(0);
+  EXPECT_TRUE(IsError(status, ErrorCode::kLengthMismatch)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("channel 'x:0>1' from rank 1"));
+}
+
+TEST_F(RogueTest, LastWordsThatMakeNoSense) {
+  ConnectRogue();
+  LastWords words;
+  words.code = 424242;
+  words.size = 1u << 30;
+  std::memset(words.text, '?', sizeof(words.text));
+  Say(kAbortTag, &words, sizeof(words));
+  absl::Status status = Failure(0);
+  EXPECT_TRUE(IsError(status, ErrorCode::kInternal)) << status;
+  EXPECT_EQ(status.message(),
+            "rank 1: " + std::string(sizeof(words.text), '?'));
+}
+
+}  // namespace
+}  // namespace weft::runtime
