@@ -76,7 +76,9 @@ int RunRankZero(char** words) {
   const std::string what = words[0];
   auto node = Join(words[1], words[2]);
   if (what == "leave") {
-    node.release();  // as a program that ends in the middle
+    static Node* left;  // as by a program that ends in the middle
+    left = node.release();
+    EXPECT_TRUE(Up(*left));
   } else {
     what == "flood" ? Flood(*node) : Echo(*node);
   }
