@@ -260,9 +260,12 @@ GrpcRendezvous::Impl::~Impl() {
     stopping_ = true;
     changed_.NotifyAll();
     if (!started_) return;
-    // Fail's words may be on their way.
-    WaitUntil(NowNs() + kLastWordNs,
-              [this] { return out_.empty() || broken_ || closed_; });
+    // A stream that is cancelled takes along what the other side has not read
+    // yet: Fail's words were heard when the answer to them is there.
+    WaitUntil(NowNs() + kLastWordNs, [this] {
+      const bool heard = mine_.ok() || leaving_ || !ended_.ok();
+      return broken_ || closed_ || (out_.empty() && heard);
+    });
   }
   control_.reset();  // joins it
   context_.TryCancel();

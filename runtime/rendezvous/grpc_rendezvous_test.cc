@@ -199,6 +199,18 @@ TEST_F(GrpcRendezvousTest, LateFailures) {
   EXPECT_THAT(std::string(verdict.message()), HasSubstr("WEFT-1004: batch"));
 }
 
+// A rank that fails and is gone at once was heard.
+TEST_F(GrpcRendezvousTest, LastWordsAreHeard) {
+  for (int i = 0; i < 20; ++i) {
+    JoinAll(2);
+    ranks_[1]->Fail(1, MakeError(ErrorCode::kNotFinite, "loss is nan"));
+    ranks_[1].reset();
+    const absl::Status status = ranks_[0]->AllGather(0, "never", "").status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("loss is nan"));
+    ranks_.clear();
+  }
+}
+
 TEST_F(GrpcRendezvousTest, ARankThatDiesIsNamed) {
   JoinAll(3);
   std::thread dies([&] { ranks_[2].reset(); });
