@@ -185,6 +185,7 @@ class Loop {
     if (kill_next_) return KillAll();
     asked_ = true;
     SignalAll(SIGTERM);
+    SignalAll(SIGCONT);  // one that is stopped hears it, too
     kill_next_ = true;
     next_ns_ = Now() + static_cast<int64_t>(options_.asked_ns);
   }

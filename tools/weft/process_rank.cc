@@ -42,6 +42,8 @@ using runtime::WorkerSpec;
 // How long the process of the coordinator stays for ranks that have not heard
 // of the end yet.
 constexpr uint64_t kFarewellNs = 5'000'000'000;
+// After so much of it people are told why it stays.
+constexpr uint64_t kQuietNs = 300'000'000;
 constexpr size_t kMaxDomainSecret = 64;
 
 class ProcessRank {
@@ -62,7 +64,7 @@ class ProcessRank {
       }
       meeting_.reset();
     }
-    if (coordinator_ != nullptr) coordinator_->WaitForEnd(kFarewellNs);
+    if (coordinator_ != nullptr) AwaitOthers(status);
     if (status.ok()) return result;
     return Annotate(status, absl::StrCat("rank ", spec_.rank));
   }
@@ -77,6 +79,7 @@ class ProcessRank {
   absl::StatusOr<observe::RunDirectory> FindDirectory(const job::Job& job);
   absl::StatusOr<observe::RunDirectory> MakeDirectory(const job::Job& job);
   absl::Status Link(const job::Job& job);
+  void AwaitOthers(const absl::Status& status);
   bool leads() const { return spec_.rank == 0; }
 
   TrainOptions options_;
@@ -161,6 +164,16 @@ absl::StatusOr<TrainResult> ProcessRank::Meet() {
   WEFT_ASSIGN_OR_RETURN(meeting_, runtime::GrpcRendezvous::Connect(options));
   point_.reset();  // all have come
   return TrainResult();
+}
+
+void ProcessRank::AwaitOthers(const absl::Status& status) {
+  if (coordinator_->WaitForEnd(kQuietNs)) return;
+  if (!status.ok()) {
+    LOG(WARNING) << ErrorName(ErrorCodeOf(status)) << ": rank " << spec_.rank
+                 << ": " << status.message()
+                 << " (other ranks have not heard of it; waiting for them)";
+  }
+  coordinator_->WaitForEnd(kFarewellNs - kQuietNs);
 }
 
 // Two ranks may have other plugins; one plugin is one file to all.
