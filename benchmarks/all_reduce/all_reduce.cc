@@ -206,6 +206,7 @@ class Rank {
     runtime::DeviceOracle oracle({device_.get()});
     CompileOptions options;
     options.program = "sum";
+    options.max_chain_ops = 1;  // "made" is a task of its own
     options.devices = {device};
     options.rank = rank_;
     options.ranks = ranks_;
