@@ -202,8 +202,9 @@ def fail(pid, how):
                       "abort": signal.SIGABRT}[how])
 
 
-# The code of a launcher whose rank failed so; None: any but 0.
-LAUNCHER_CODE = {"kill": 137, "stop": None, "exit0": None, "exit1": 1,
+# The code of a launcher whose rank failed so; None: any but 0. One that is
+# stopped is woken and learns that it is lost.
+LAUNCHER_CODE = {"kill": 137, "stop": 138, "exit0": None, "exit1": 1,
                  "abort": 134}
 
 
@@ -266,10 +267,10 @@ class Surroundings:
         self.before = self.names()
 
     def names(self):
-        # Others work in /tmp, too.
+        # Others work in /tmp, and without namespaces everywhere.
         return {n for n in names_in(["/tmp", "/dev/shm", self.user])
                 if self.alone and not n.startswith("/tmp/")
-                or "/weft" in n or "/.weft" in n}
+                or "/weft-shm-" in n}
 
     def left(self):
         out = []

@@ -117,6 +117,9 @@ def one_fails(phase, how, place, transport, settings):
         began = time.monotonic()
         ranks.fail(job.processes[victim].pid, how)
         named, ended = watch(job, victim, present, began, settings)
+        if phase == "rendezvous" and victim != 0 and ended < named + 1:
+            # It waits for the one that has not come, but says why.
+            raise Failed(f"named only after {named:.2f} s of {ended:.2f} s")
         process = job.processes[victim]
         if how == "stop":
             # Awake again, it learns that it was given up.

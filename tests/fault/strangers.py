@@ -25,6 +25,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
 ACK = END_STREAM = 1
 END_HEADERS = 4
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F",
+            "00000000000000000000000001000000")
 MAGIC = 0x6D687377  # of frames of transport/shm
 
 
@@ -133,8 +135,11 @@ class Visitors:
         # Rank 0 listens for the meeting first; where a transport has doors of
         # its own, they come with its options.
         self.pids = [p.pid for p in job.processes.values()]
-        self.ports = {port for pid in self.pids
-                      for _, port in ranks.tcp({ranks.LISTEN}, pid)}
+        listening = [at for pid in self.pids
+                     for at in ranks.tcp({ranks.LISTEN}, pid)]
+        if any(address not in LOOPBACK for address, _ in listening):
+            raise Failed(f"reached by other machines: {listening}")
+        self.ports = {port for _, port in listening}
         self.coordinator = next(p for p in sorted(self.ports)
                                 if self.is_coordinator(p))
         self.doors = [f"/proc/{pid}/fd/{n}" for pid in self.pids
