@@ -212,6 +212,27 @@ TEST(MappedPlanTest, AValueThatNobodyHoldsIsRefused) {
               testing::HasSubstr("until it has been read"));
 }
 
+// What holds it lets go at another act than SEND.
+TEST(MappedPlanTest, AValueThatIsHeldTooShortIsRefused) {
+  plan::Plan plan = MustCompile({Kind::kAllReduce, 2, Rate::kStepInMicro},
+                                Algorithm::kDirect, 1)
+                        .plans[0];
+  ASSERT_TRUE(check::CheckPlan(plan).ok());
+  const uint32_t offered =
+      plan.tasks(FindTask(plan, plan::Task::SEND, true)).inputs(0).register_();
+  plan::Task* holds =
+      plan.mutable_tasks(FindTask(plan, plan::Task::RECV, false));
+  for (plan::InputPort& in : *holds->mutable_inputs()) {
+    if (in.register_() != offered) continue;
+    ASSERT_EQ(in.pattern().acts().size(), kMicroBatches);
+    in.mutable_pattern()->set_acts(std::string("\3\0\0", 3));
+  }
+  const absl::Status status = check::CheckPlan(plan);
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadPlan)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("until it has been read"));
+}
+
 // Ranks that do not agree whether a value is sent.
 TEST(MappedPlanTest, OneRankThatSendsIsRefused) {
   const Case at = {Kind::kAllReduce, 2, Rate::kStep};

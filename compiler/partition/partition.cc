@@ -42,8 +42,8 @@ class Partitioner {
     }
     for (const Node* node : order) AddControl(*node);
     LinkReaders();
-    AddReads();
     PhaseCopies();
+    AddReads();  // by the phases of all readers
     PaceIdle();
     return std::move(out_);
   }

@@ -21,7 +21,8 @@ struct ChannelEnds {
   const Channel* receiver = nullptr;
 };
 
-// Both are there, of one name, type and number of copies.
+// Both are there, of one name, type and number of copies, and both mapped or
+// not.
 bool Alike(const ChannelEnds& ends);
 
 // kPlansDiffer, with what both ranks say of the channel. Of `of_pair`, all

@@ -549,7 +549,7 @@ class Validator {
 
   // What a peer reads lies where it can, and is held until it has been read.
   absl::Status CheckShared(const Task& task, const std::string& name,
-                           uint32_t r) const {
+                           uint32_t r) {
     const Register& reg = plan_.registers(static_cast<int>(r));
     if (reg.alias_of() != 0 ||
         plan_.arenas(reg.arena()).kind() != Arena::SHARED) {
@@ -565,16 +565,32 @@ class Validator {
                  reg.copies(), " copies at ", ChannelName(channel),
                  ", which has ", channel.copies());
     }
-    for (const Task& other : plan_.tasks()) {
-      if (other.kind() != Task::RECV || other.channel() != channel.read()) {
-        continue;
-      }
-      for (const InputPort& in : other.inputs()) {
-        if (in.register_() == r) return absl::OkStatus();
+    // From when it is given until as late as SEND itself would let it go.
+    const int holder = RecvOf(channel.read());
+    if (holder >= 0) {
+      for (const InputPort& in : plan_.tasks(holder).inputs()) {
+        if (in.register_() == r && !in.aliased() &&
+            in.pattern().acts() == task.inputs(0).pattern().acts()) {
+          return absl::OkStatus();
+        }
       }
     }
     return Bad(name, " offers ", RegisterName(plan_, r),
                ", which nothing holds until it has been read");
+  }
+
+  // The task that receives from a channel, 1 + index; -1: there is none.
+  int RecvOf(uint32_t channel) {
+    if (recv_of_.empty()) {
+      recv_of_.resize(plan_.channels_size() + 1, -1);
+      for (int t = 0; t < plan_.tasks_size(); ++t) {
+        const Task& task = plan_.tasks(t);
+        if (task.kind() == Task::RECV && task.channel() < recv_of_.size()) {
+          recv_of_[task.channel()] = t;
+        }
+      }
+    }
+    return recv_of_[channel];
   }
 
   absl::Status CheckPeer(const Task& task, const std::string& name,
@@ -632,6 +648,7 @@ class Validator {
   const Plan& plan_;
   const bool placed_;
   std::vector<int> producer_;                 // task, by register
+  std::vector<int> recv_of_;                  // see RecvOf
   std::set<std::pair<int, int>> wire_tasks_;  // channel and kind
 };
 

@@ -88,13 +88,13 @@ absl::Status Program::TakePeerValues(const PeerValues& values) {
       const plan::Register& reg =
           plan_->registers(static_cast<int>(out.register_()));
       if (reg.bytes() == 0) continue;
-      const auto at = values.find(channel.id());
+      const auto at = values.find({channel.peer(), channel.id()});
       const uint64_t bytes = plan::TensorBytes(reg.tensors(0));
       const uint64_t others = reg.copies() - 1;
+      const uint64_t alignment = plan_->devices(0).alignment();
       if (at == values.end() || at->second.room < bytes ||
-          reinterpret_cast<uintptr_t>(at->second.host) %
-                  plan_->devices(0).alignment() !=
-              0 ||
+          reinterpret_cast<uintptr_t>(at->second.host) % alignment != 0 ||
+          at->second.stride % alignment != 0 ||
           (others != 0 &&
            at->second.stride > (at->second.room - bytes) / others)) {
         return MakeError(

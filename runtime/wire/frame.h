@@ -1,7 +1,7 @@
 // Frame: what ranks tell each other besides data, 32 bytes; and small values,
-// several together. Both sides know the
-// plan, so a frame is a few numbers; it is checked before it is used, and one
-// that does not fit is an error that names the peer.
+// several together. Both sides know the plan, so a frame is a few numbers; it
+// is checked before it is used, and one that does not fit is an error that
+// names the peer.
 //
 //   Frame frame = SealFrame(
 //       {Frame::kCredit, copy, count, channel, sequence, epoch});
@@ -25,7 +25,7 @@ struct Frame {
   static constexpr uint32_t kValues = 2;
 
   uint32_t kind = 0;
-  uint16_t copy = 0;  // of the first
+  uint16_t copy = 0;  // of the first; kValues: bytes of each
   uint16_t count = 0;
   uint64_t channel = 0;   // Channel.id
   uint64_t sequence = 0;  // the act of the first, for traces

@@ -94,16 +94,19 @@ TEST_F(RogueTest, BadFramesNameTheirRank) {
 TEST_F(RogueTest, BadValuesNameTheirRank) {
   constexpr uint32_t kCopies = 16;
   ValueFrame good;
-  good.head = {Frame::kValues, 0, 2, kChannel, 0, kEpoch, 0};
+  good.head = {Frame::kValues, 4, 2, kChannel, 0, kEpoch, 0};
   good.bytes[0] = 7;
   const auto sealed = [](ValueFrame frame) {
-    frame.head.crc = ValueFrameCrc(
-        frame, std::min<uint64_t>(frame.head.count * 4, ValueFrame::kBytes));
+    frame.head.crc =
+        ValueFrameCrc(frame, uint64_t{frame.head.count} * frame.head.copy);
     return frame;
   };
   ValueFrame damaged = sealed(good), sequence = good, many = good, more = good,
              kind = good;
   damaged.bytes[1] = 1;
+  ValueFrame longer = good, huge = good;
+  longer.head.copy = 8;
+  huge.head.copy = 1000;
   sequence.head.sequence = 1;
   many.head.count = 5;
   more.head.count = 4;
@@ -115,6 +118,8 @@ TEST_F(RogueTest, BadValuesNameTheirRank) {
   for (const Case& c : std::vector<Case>{
            {"", sealed(good)},
            {"are damaged", damaged},
+           {"are damaged", huge},
+           {"do not fit channel 'x:0>1'", sealed(longer)},
            {"do not fit channel 'x:0>1'", sealed(sequence)},
            {"do not fit channel 'x:0>1'", sealed(many)},
            {"are more than channel 'x:0>1' from rank 1 has", sealed(more)},

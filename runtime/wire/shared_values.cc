@@ -94,7 +94,7 @@ absl::StatusOr<PeerValues> Wire::ExchangeAll(
             absl::StrCat("rank ", link.rank, " says that a value lies at byte ",
                          v.offset, " of ", link.mapped.bytes));
       }
-      PeerValue& value = out[v.channel];
+      PeerValue& value = out[{link.rank, v.channel}];
       value.host = static_cast<const char*>(link.mapped.host) + v.offset;
       value.stride = v.stride;
       value.room = link.mapped.bytes - v.offset;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -43,8 +44,9 @@ struct PeerValue {
   uint64_t room = 0;  // bytes from `host` to the end of what is mapped
 };
 
-// By channel id.
-using PeerValues = absl::flat_hash_map<uint64_t, PeerValue>;
+// By rank that has it, and channel id.
+using PeerValues =
+    absl::flat_hash_map<std::pair<uint32_t, uint64_t>, PeerValue>;
 
 }  // namespace weft::runtime
 

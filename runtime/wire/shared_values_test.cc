@@ -64,14 +64,14 @@ TEST_F(SharedMemoryTest, ValuesAreReadWhereTheyLie) {
   EXPECT_EQ(values[0]->size(), 0u);
   ASSERT_EQ(values[1]->size(), 2u);
   ASSERT_EQ(values[2]->size(), 1u);
-  const PeerValue& of_first = values[1]->at(10);
+  const PeerValue& of_first = values[1]->at({0, 10});
   EXPECT_EQ(of_first.stride, 128u);
   EXPECT_EQ(of_first.room, kBytes - 64);
   std::memcpy(ranks_[0].wire->shared() + 64, "here", 4);
   std::memcpy(ranks_[2].wire->shared() + 256, "last", 4);
   EXPECT_EQ(std::string(of_first.host, 4), "here");
-  EXPECT_EQ(std::string(values[1]->at(12).host, 4), "last");
-  EXPECT_EQ(std::string(values[2]->at(11).host + 64, 4), "here");
+  EXPECT_EQ(std::string(values[1]->at({2, 12}).host, 4), "last");
+  EXPECT_EQ(std::string(values[2]->at({0, 11}).host + 64, 4), "here");
 }
 
 TEST_F(SharedMemoryTest, WhatCannotBeIsRefusedByWhoHearsIt) {

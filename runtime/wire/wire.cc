@@ -99,7 +99,7 @@ absl::Status ProgramWire::Flush() {
     Channel& channel = channels_[c];
     channel.listed = false;
     if (channel.owed.count != 0) WEFT_RETURN_IF_ERROR(SendCredits(&channel));
-    if (channel.values.head.count != 0) {
+    if (channel.values != nullptr && channel.values->head.count != 0) {
       WEFT_RETURN_IF_ERROR(SendValues(&channel));
     }
   }
@@ -119,7 +119,7 @@ absl::Status ProgramWire::SendCredits(Channel* channel) {
 }
 
 absl::Status ProgramWire::SendValues(Channel* channel) {
-  ValueFrame& values = channel->values;
+  ValueFrame& values = *channel->values;
   values.head.crc =
       ValueFrameCrc(values, values.head.count * channel->value_bytes);
   Wire::Op op;
@@ -137,11 +137,17 @@ absl::Status ProgramWire::SendValues(Channel* channel) {
 absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
   Channel& channel = channels_[c];
   if (channel.together != 0) {
-    Frame& head = channel.values.head;
+    Frame& head = channel.values->head;
     if (head.count == 0) {
-      head = {Frame::kValues, 0, 0, channel.id, channel.sends, wire_.epoch_};
+      head = {Frame::kValues,
+              static_cast<uint16_t>(channel.value_bytes),
+              0,
+              channel.id,
+              channel.sends,
+              wire_.epoch_};
     }
-    memcpy(channel.values.bytes + head.count * bytes, data, bytes);
+    memcpy(channel.values->bytes + head.count * channel.value_bytes, data,
+           channel.value_bytes);
     channel.bytes = bytes;
     ++channel.sends;
     if (++head.count >= channel.together) return SendValues(&channel);
@@ -247,9 +253,14 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
       links_[channel.link].receives += channel.copies;
     } else if (channel.receives) {
       channel.posted.resize(channel.copies);
-      WEFT_RETURN_IF_ERROR(AwaitValues(&links_[channel.link]));
+    } else if (channel.together != 0) {
+      channel.values = std::make_unique<ValueFrame>();
     }
     program->channels_.push_back(std::move(channel));
+  }
+  for (const ProgramWire::Channel& channel : program->channels_) {
+    if (channel.posted.empty()) continue;
+    WEFT_RETURN_IF_ERROR(AwaitValues(&links_[channel.link]));
   }
   WEFT_RETURN_IF_ERROR(CheckReceives());
   plan::ActorSpecOptions options;
@@ -504,16 +515,18 @@ absl::Status Wire::OnValues(Link* link, uint32_t slot) {
     return MakeError(ErrorCode::kTransportFailed,
                      absl::StrCat("values from rank ", link->rank, " ", why));
   };
+  const uint64_t used = uint64_t{frame.head.count} * frame.head.copy;
+  if (used > ValueFrame::kBytes ||
+      frame.head.crc != ValueFrameCrc(frame, used)) {
+    return bad("are damaged");
+  }
   WEFT_ASSIGN_OR_RETURN(const auto at,
                         ChannelOf(*link, frame.head, Frame::kValues));
   ProgramWire::Channel& channel = at.first->channels_[at.second];
   if (frame.head.sequence != channel.arrived ||
+      frame.head.copy != channel.value_bytes ||
       frame.head.count > channel.together) {
     return bad(absl::StrCat("do not fit ", channel.name));
-  }
-  if (frame.head.crc !=
-      ValueFrameCrc(frame, frame.head.count * channel.value_bytes)) {
-    return bad("are damaged");
   }
   if (channel.arrived + frame.head.count > channel.posts) {
     return bad(absl::StrCat("are more than ", channel.name, " has room for"));

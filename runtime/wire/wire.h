@@ -121,8 +121,8 @@ class ProgramWire {
     bool receives = false;
     // Values go in frames, so many together; 0: each on its own.
     uint32_t together = 0;
-    uint64_t value_bytes = 0;   // of one
-    ValueFrame values;          // sender: not sent yet
+    uint64_t value_bytes = 0;            // of one
+    std::unique_ptr<ValueFrame> values;  // sender: not sent yet
     std::vector<void*> posted;  // receiver, by copy: where they are to go
     uint64_t posts = 0;
     std::string name;        // for messages
@@ -220,7 +220,7 @@ class Wire {
     void* data = nullptr;
     uint64_t bytes = 0;
     uint64_t cookie = 0;
-    Frame frame;  // sent where `data` is null and the tag is kFrameTag
+    Frame frame;                             // sent where the tag is kFrameTag
     std::shared_ptr<const ValueFrame> kept;  // what `data` is, where it waits
   };
   // The connection with one rank.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -223,9 +224,23 @@ Ended Process::Wait() {
   return end;
 }
 
+namespace {
+
+// Bazel says where; without it nothing is written, and nothing removed.
+std::string FolderOfTests() {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  if (folder == nullptr || folder[0] != '/') {
+    std::fputs("TEST_TMPDIR is not set to a folder\n", stderr);
+    std::abort();
+  }
+  return folder;
+}
+
+}  // namespace
+
 TestJob::TestJob(const std::string& name, const std::string& model,
                  const DataSpec& data)
-    : folder_(JoinPath(std::getenv("TEST_TMPDIR"), name)) {
+    : folder_(JoinPath(FolderOfTests(), name)) {
   EXPECT_TRUE(RealOs().RemoveAll(folder_).ok());
   EXPECT_TRUE(RealOs().MakeDirectories(File("runs")).ok());
   WriteImages(File("train-images"), File("train-labels"), data);

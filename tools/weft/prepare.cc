@@ -206,13 +206,13 @@ absl::Status CompareDevices(const RankLink& link, Prepared* out) {
   return TakeKinds(out->job, kinds, &out->share);
 }
 
-// Who can read whose memory.
+// Who can read whose memory. What is not first in the list may join no pair.
 absl::Status CompareLocalities(const RankLink& link, Prepared* out) {
   if (link.rendezvous == nullptr) return absl::OkStatus();
   std::string mine;
-  for (const runtime::WireTransport& from : link.transports) {
-    const TransportInfo& info = from.transport->info();
-    if (mine.empty() && info.shared_memory) mine = info.locality;
+  if (!link.transports.empty()) {
+    const TransportInfo& info = link.transports[0].transport->info();
+    if (info.shared_memory) mine = info.locality;
   }
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<std::string> localities,
