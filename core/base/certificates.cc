@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "core/base/error.h"
 
 namespace weft {
 namespace {
@@ -30,8 +31,8 @@ using Extension =
 absl::Status Failed(const char* what) {
   char text[128];
   ERR_error_string_n(ERR_get_error(), text, sizeof(text));
-  return absl::InternalError(std::string("certificates: ") + what + ": " +
-                             text);
+  return MakeError(ErrorCode::kInternal,
+                   std::string("certificates: ") + what + ": " + text);
 }
 
 std::string Contents(BIO* bio) {

@@ -56,10 +56,11 @@ class Launcher {
     AdoptOrphans();
     LaunchResult result;
     while (true) {
-      WEFT_ASSIGN_OR_RETURN(bool again, RunOnce(&result));
-      // What the ranks have started and left behind.
+      const absl::StatusOr<bool> again = RunOnce(&result);
+      // What the ranks have started and left behind, however it ended.
       KillOrphans();
-      if (!again) return result;
+      WEFT_RETURN_IF_ERROR(again.status());
+      if (!*again) return result;
       ++result.restarts;
       Say(absl::StrCat("restart ", result.restarts, " of ",
                        options_.max_restarts,

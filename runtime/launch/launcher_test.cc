@@ -1,13 +1,17 @@
 #include "runtime/launch/launcher.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -353,6 +357,71 @@ TEST_F(LauncherTest, NoProgram) {
   absl::Status status = Launch(job_).status();
   EXPECT_TRUE(IsError(status, ErrorCode::kBadLaunch)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/weft"));
+}
+
+TEST_F(LauncherTest, WhatIsLeftBehindGoesWhereARankCannotStart) {
+  const pid_t orphan = fork();  // of this process, as adopted ones are
+  if (orphan == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(orphan, 0);
+  absl::StatusOr<LaunchOptions> options = ResolveLaunch(flags_, 2);
+  ASSERT_TRUE(options.ok());
+  job_.options = *options;
+  job_.argv = {"/nowhere/weft"};
+  EXPECT_TRUE(IsError(Launch(job_).status(), ErrorCode::kBadLaunch));
+  EXPECT_NE(kill(orphan, 0), 0);
+}
+
+// The launcher may have been started by one that closed them all.
+TEST_F(LauncherTest, WithoutStandardDescriptors) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int fd = 0; fd < 4; ++fd) close(fd);
+    std::string out;
+    job_.to_stdout = [&out](absl::string_view text) {
+      absl::StrAppend(&out, text);
+    };
+    absl::StatusOr<LaunchResult> result = TryLaunch(
+        "read secret <&$WEFT_SECRET_FD; echo ${#secret}; echo err >&2; "
+        "ls /proc/$$/fd | wc -l; read input || echo none");
+    if (!result.ok() || result->exit_code != 0) _exit(1);
+    if (out != "64\n4\nnone\n") _exit(2);
+    _exit(Text("logs/rank_00001.out") == "64\nerr\n4\nnone\n" ? 0 : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// As kernels before 5.11 do, and filters of containers.
+TEST_F(LauncherTest, WithoutCloseRange) {
+  const pid_t child = fork();
+  if (child == 0) {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter = {4, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+      _exit(0);  // not here
+    }
+    if (dup(2) < 0) _exit(4);  // would be inherited
+    std::string out;
+    job_.to_stdout = [&out](absl::string_view text) {
+      absl::StrAppend(&out, text);
+    };
+    absl::StatusOr<LaunchResult> result = TryLaunch("ls /proc/$$/fd | wc -l");
+    if (!result.ok() || result->exit_code != 0) _exit(1);
+    _exit(out == "4\n" ? 0 : 2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(LauncherTest, NoHub) {

@@ -83,6 +83,41 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// What getdents64 writes; its name follows.
+struct Entry {
+  uint64_t number;
+  int64_t next;
+  uint16_t size;
+  uint8_t type;
+};
+constexpr size_t kNameOffset = 19;
+
+// All but the standard three go when the program is there. Nothing is
+// allocated.
+bool CloseOthersOnExec() {
+  // As a system call it needs no newer C library.
+  if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return true;
+  // A kernel before 5.11, or a filter of system calls.
+  const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  alignas(Entry) char bytes[4096];
+  long got;
+  while ((got = syscall(SYS_getdents64, folder, bytes, sizeof(bytes))) > 0) {
+    for (long at = 0; at < got;) {
+      Entry entry;
+      std::memcpy(&entry, bytes + at, kNameOffset);
+      int fd = 0;
+      const char* digit = bytes + at + kNameOffset;
+      for (; *digit >= '0' && *digit <= '9'; ++digit) {
+        fd = 10 * fd + (*digit - '0');
+      }
+      if (fd >= 3 && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return false;
+      at += entry.size;
+    }
+  }
+  return got == 0;
+}
+
 [[noreturn]] void RunChild(const Prepared& p) {
   auto give_up = [&p]() {
     const int error = errno;
@@ -99,13 +134,8 @@ void ResetSignals() {
       dup2(p.err, STDERR_FILENO) < 0) {
     give_up();
   }
-  // As a system call it needs no newer C library.
-  syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (p.secret == kSecretFd) {
-    if (fcntl(kSecretFd, F_SETFD, 0) != 0) give_up();
-  } else if (p.secret >= 0 && dup2(p.secret, kSecretFd) < 0) {
-    give_up();
-  }
+  if (!CloseOthersOnExec()) give_up();
+  if (p.secret >= 0 && dup2(p.secret, kSecretFd) < 0) give_up();
   execve(p.argv[0], p.argv.data(), p.env.data());
   give_up();
   _exit(126);
@@ -121,6 +151,18 @@ int ReadReport(int fd) {
   return got == sizeof(error) ? error : 0;
 }
 
+// Where the launcher itself has no standard descriptors, new ones take their
+// numbers: what the child needs must not be written over.
+absl::Status MoveAway(const ChildOptions& options, Descriptor* descriptor) {
+  if (descriptor->get() > kSecretFd) return absl::OkStatus();
+  Descriptor moved(fcntl(descriptor->get(), F_DUPFD_CLOEXEC, kSecretFd + 1));
+  if (moved.get() < 0) {
+    return FromErrno(options, "move a descriptor", errno);
+  }
+  *descriptor = std::move(moved);
+  return absl::OkStatus();
+}
+
 void SetNonblocking(int fd) {
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
@@ -132,12 +174,12 @@ absl::StatusOr<Child> Child::Start(const ChildOptions& options) {
   WEFT_ASSIGN_OR_RETURN(Pipe err, MakePipe(options));
   WEFT_ASSIGN_OR_RETURN(Pipe report, MakePipe(options));
   WEFT_ASSIGN_OR_RETURN(Pipe secret, MakePipe(options));
-  // Out of the secret's way.
-  report.write =
-      Descriptor(fcntl(report.write.get(), F_DUPFD_CLOEXEC, kSecretFd + 1));
-  if (report.write.get() < 0) return FromErrno(options, "make a pipe", errno);
   Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) return FromErrno(options, "open /dev/null", errno);
+  for (Descriptor* one :
+       {&out.write, &err.write, &report.write, &secret.read, &null}) {
+    WEFT_RETURN_IF_ERROR(MoveAway(options, one));
+  }
   std::vector<std::string> env = options.env;
   if (!options.secret.empty()) {
     env.push_back(absl::StrCat(options.secret_variable, "=", kSecretFd));

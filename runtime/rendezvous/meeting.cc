@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -30,6 +31,13 @@ constexpr size_t kMaxVisitors = 8192;
 
 std::string Seconds(uint64_t ns) {
   return absl::StrFormat("%.3g s", static_cast<double>(ns) * 1e-9);
+}
+
+// Ranks say how long; what they say is never so long that it is short.
+uint64_t After(uint64_t time, uint64_t ns) {
+  return ns > std::numeric_limits<uint64_t>::max() - time
+             ? std::numeric_limits<uint64_t>::max()
+             : time + ns;
 }
 
 std::string WhoIs(const Hello& hello) {
@@ -150,8 +158,17 @@ bool Meeting::Admit(uint64_t visitor, const Hello& hello) {
   }
   if (hello.rank() >= ranks_.size()) return true;
   const Rank& seat = ranks_[hello.rank()];
+  if (!seat.joined) return true;
+  if (seat.gone) {
+    // After a failure it hears of that.
+    if (failure_.has_value()) return true;
+    Refuse(visitor, ErrorCode::kPeerRefused,
+           absl::StrCat("there are two of one rank: ", who, " came, ",
+                        WhoIs(seat.hello), " has been there and is done"));
+    return false;
+  }
   // Of a job that has not begun, the two are a mistake of who started it.
-  if (!seat.joined || seat.gone || joined_ < ranks_.size()) return true;
+  if (joined_ < ranks_.size()) return true;
   Refuse(visitor, ErrorCode::kPeerRefused,
          absl::StrCat(
              "there are two of one rank: ", who, " came, ", WhoIs(seat.hello),
@@ -276,15 +293,15 @@ void Meeting::HearRank(uint64_t visitor, const ToCoordinator& message,
       std::optional<std::string> value = Collect(visitor, part);
       if (!value.has_value()) return;
       if (!gather) return Put(part.key(), *value);
-      return Gather(
-          visitor, part.key(), *std::move(value),
-          {visitor, part.call(), now + part.deadline_ns(), part.deadline_ns()});
+      return Gather(visitor, part.key(), *std::move(value),
+                    {visitor, part.call(), After(now, part.deadline_ns()),
+                     part.deadline_ns()});
     }
     case ToCoordinator::kGet:
-      return Get(
-          {visitor, message.get().call(), now + message.get().deadline_ns(),
-           message.get().deadline_ns()},
-          message.get().key());
+      return Get({visitor, message.get().call(),
+                  After(now, message.get().deadline_ns()),
+                  message.get().deadline_ns()},
+                 message.get().key());
     case ToCoordinator::kFailure:
       return HearFailure(r, message.failure(), now);
     case ToCoordinator::kBye: {
@@ -499,7 +516,7 @@ void Meeting::CheckTimes(uint64_t now) {
     Refuse(visitor, ErrorCode::kPeerRefused, "said no hello in time");
   }
   if (failure_.has_value()) return DismissSilent(now);
-  if (joined_ < ranks_.size() && now >= start_ + join_ns_) {
+  if (joined_ < ranks_.size() && now >= After(start_, join_ns_)) {
     absent_given_up_ = true;
     const std::vector<uint32_t> absent = Absent();
     return Decide(absent[0], ErrorCode::kPeerLost,
@@ -512,7 +529,7 @@ void Meeting::CheckTimes(uint64_t now) {
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
     if (!rank.joined || rank.gone) continue;
-    if (now < rank.heard + rank.silence_ns) continue;
+    if (now < After(rank.heard, rank.silence_ns)) continue;
     Lost(r, absl::StrCat("it has been silent for ", Seconds(rank.silence_ns),
                          ", at step ", rank.progress.step));
     return Dismiss(r);  // it may never read that; nobody waits for it
@@ -527,7 +544,8 @@ void Meeting::CheckTimes(uint64_t now) {
 void Meeting::DismissSilent(uint64_t now) {
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
-    if (rank.joined && !rank.gone && now >= rank.heard + rank.silence_ns) {
+    if (rank.joined && !rank.gone &&
+        now >= After(rank.heard, rank.silence_ns)) {
       Dismiss(r);
     }
   }

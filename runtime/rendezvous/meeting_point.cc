@@ -147,7 +147,11 @@ absl::StatusOr<std::string> Take(int fd) {
 absl::StatusOr<std::unique_ptr<MeetingPoint>> MeetingPoint::Open(
     const std::string& name, const std::string& note) {
   if (note.empty() || note.size() > kMaxNote) {
-    return absl::InvalidArgumentError("a note has 1 to 4096 bytes");
+    return MakeError(
+        ErrorCode::kBadLaunch,
+        absl::StrCat("what the meeting point of the ranks is to tell has ",
+                     note.size(), " bytes, expected 1 to ", kMaxNote,
+                     ": a secret that is too long?"));
   }
   Socket listener(
       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

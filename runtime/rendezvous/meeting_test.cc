@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -456,6 +457,47 @@ TEST_F(MeetingTest, RanksSayHowLongTheyWait) {
   EXPECT_EQ(Failure(), "");
   Pass(2 * kSecond, {11});
   EXPECT_THAT(Failure(), HasSubstr("silent for 20 s"));
+}
+
+TEST_F(MeetingTest, ForEverIsNotAtOnce) {
+  constexpr uint64_t kForEver = std::numeric_limits<uint64_t>::max();
+  now_ = 7 * kSecond;
+  Open(2);
+  Hello hello = HelloOf(0, 2);
+  hello.set_join_ns(kForEver);
+  hello.set_silence_ns(kForEver);
+  Enter(10, hello);
+  Pass(80 * kSecond, {});
+  EXPECT_EQ(Failure(), "");
+  Enter(11, HelloOf(1, 2));
+  ToCoordinator gather;
+  gather.mutable_gather()->set_key("k");
+  gather.mutable_gather()->set_last(true);
+  gather.mutable_gather()->set_deadline_ns(kForEver);
+  meeting_->Hear(10, gather, now_);
+  ToCoordinator get;
+  get.mutable_get()->set_key("v");
+  get.mutable_get()->set_deadline_ns(kForEver);
+  meeting_->Hear(10, get, now_);
+  Pass(80 * kSecond, {11});
+  EXPECT_EQ(Failure(), "");
+  for (const ToRank& message : sent_[10]) EXPECT_FALSE(message.has_missing());
+}
+
+TEST_F(MeetingTest, ASecondProcessOfARankThatIsDoneDisturbsNobody) {
+  JoinAll(2);
+  ToCoordinator bye;
+  bye.mutable_bye();
+  meeting_->Hear(11, bye, now_);
+  meeting_->Left(11, now_);
+  Enter(21, HelloOf(1, 2));
+  ASSERT_TRUE(Last(21).has_refused());
+  EXPECT_THAT(Last(21).refused().text(), HasSubstr("is done"));
+  EXPECT_EQ(Failure(), "");
+  EXPECT_FALSE(meeting_->over());
+  meeting_->Hear(10, bye, now_);
+  meeting_->Left(10, now_);
+  EXPECT_TRUE(meeting_->over());
 }
 
 }  // namespace

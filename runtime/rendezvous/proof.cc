@@ -6,9 +6,9 @@
 #include <openssl/rand.h>
 
 #include <cstdint>
-#include <new>
 
 #include "absl/strings/str_cat.h"
+#include "glog/logging.h"
 
 namespace weft::runtime {
 namespace {
@@ -27,12 +27,11 @@ std::string Joined(std::initializer_list<absl::string_view> fields) {
 std::string Hmac(absl::string_view secret, const std::string& text) {
   uint8_t digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
-  // It fails for lack of memory only: then as operator new.
-  if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-           reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest,
-           &size) == nullptr) {
-    throw std::bad_alloc();
-  }
+  // It fails for lack of memory only.
+  CHECK(HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+             reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest,
+             &size) != nullptr)
+      << "HMAC-SHA256";
   return std::string(reinterpret_cast<const char*>(digest), size);
 }
 
@@ -40,7 +39,8 @@ std::string Hmac(absl::string_view secret, const std::string& text) {
 
 std::string NewNonce() {
   uint8_t bytes[kNonceBytes];
-  if (RAND_bytes(bytes, sizeof(bytes)) != 1) throw std::bad_alloc();
+  // Without random bytes there is nothing to trust.
+  CHECK(RAND_bytes(bytes, sizeof(bytes)) == 1) << "RAND_bytes";
   return std::string(reinterpret_cast<const char*>(bytes), sizeof(bytes));
 }
 

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "glog/logging.h"
 #include "runtime/rendezvous/proof.h"
 
 namespace weft::runtime {
@@ -24,10 +24,8 @@ struct FreeContext {
 };
 using Context = std::unique_ptr<EVP_CIPHER_CTX, FreeContext>;
 
-// None of the calls fails but for lack of memory: then as operator new.
-void Require(bool done) {
-  if (!done) throw std::bad_alloc();
-}
+// None of the calls fails but for lack of memory or of random bytes.
+void Require(bool done) { CHECK(done) << "AES-256-GCM"; }
 
 uint8_t* Bytes(std::string* text) {
   return reinterpret_cast<uint8_t*>(text->data());

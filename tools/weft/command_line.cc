@@ -15,15 +15,15 @@
 #include "tools/weft/memory_limit.h"
 
 namespace weft {
-namespace {
 
-// "--a_b=c_d" -> "--a-b=c_d".
 std::string NormalizeFlag(std::string arg) {
   if (!absl::StartsWith(arg, "--")) return arg;
   size_t end = std::min(arg.find('='), arg.size());
   std::replace(arg.begin(), arg.begin() + end, '_', '-');
   return arg;
 }
+
+namespace {
 
 // Of names in files that are not the user's own: a terminal must not obey them.
 std::string Printable(absl::string_view text) {

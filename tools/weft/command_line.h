@@ -91,6 +91,9 @@ class CommandLine {
   absl::Status status_;
 };
 
+// "--a_b=c_d" -> "--a-b=c_d": what is no flag stays as it is.
+std::string NormalizeFlag(std::string arg);
+
 // "weft: error WEFT-5001: ..." and a line that names the error's page.
 std::string FormatError(const absl::Status& status);
 

@@ -63,6 +63,9 @@ class ProcessRank {
         status = meeting_->Verdict(spec_.rank, status);
       }
       meeting_.reset();
+    } else if (coordinator_ != nullptr) {
+      // The others are told why by it alone; the first cause counts.
+      coordinator_->Fail(spec_.rank, status);
     }
     if (coordinator_ != nullptr) AwaitOthers(status);
     if (status.ok()) return result;
@@ -127,9 +130,15 @@ absl::Status ProcessRank::FindCoordinator() {
     }
     WEFT_RETURN_IF_ERROR(StartCoordinator("127.0.0.1:0"));
     address_ = coordinator_->address();
-    WEFT_ASSIGN_OR_RETURN(
-        point_, runtime::MeetingPoint::Open(
-                    spec_.meeting, absl::StrCat(address_, "\n", secret_)));
+    absl::StatusOr<std::unique_ptr<runtime::MeetingPoint>> point =
+        runtime::MeetingPoint::Open(spec_.meeting,
+                                    absl::StrCat(address_, "\n", secret_));
+    if (!point.ok()) {
+      // Nobody knows its address: nobody has to be waited for.
+      coordinator_.reset();
+      return point.status();
+    }
+    point_ = *std::move(point);
     return absl::OkStatus();
   }
   WEFT_ASSIGN_OR_RETURN(

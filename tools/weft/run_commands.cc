@@ -35,11 +35,11 @@ struct RunFlags {
 };
 
 // Takes "NAME value" or "NAME=value" out of `args`: of flags that the launcher
-// has to know, wherever they stand.
+// has to know, wherever they stand. As everywhere, "_" is as good as "-".
 void TakeOption(const std::string& name, std::vector<std::string>* args,
                 std::string* value) {
   for (size_t i = 0; i < args->size(); ++i) {
-    const std::string& arg = (*args)[i];
+    const std::string arg = NormalizeFlag((*args)[i]);
     const auto here = args->begin() + static_cast<std::ptrdiff_t>(i);
     if (absl::StartsWith(arg, name + "=")) {
       *value = arg.substr(name.size() + 1);

@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/rendezvous/worker_spec.h"
 #include "tools/weft/commands.h"
+#include "tools/weft/launcher_flags.h"
 
 namespace weft {
 namespace {
@@ -259,18 +260,7 @@ absl::Status RunEval(CommandContext* context, const TrainFlags& flags) {
 // Of a process that is one rank of several. What launchers set in the
 // environment needs none of them.
 void AddRankFlags(Command* command, TrainFlags* flags) {
-  runtime::LauncherFlags& launcher = flags->launcher;
-  command->Option("--launcher", &launcher.launcher,
-                  "what started this process: auto, env, mpi, slurm or none");
-  command->Option("--rank", &launcher.rank,
-                  "which rank this process is, from 0 on");
-  command->Option("--ranks", &launcher.ranks, "how many there are");
-  command->Option("--local-rank", &launcher.local_rank,
-                  "which of the ranks of this host it is");
-  command->Option("--local-ranks", &launcher.local_ranks,
-                  "how many are on this host");
-  command->Option("--coordinator", &launcher.coordinator,
-                  "HOST:PORT where the ranks meet; rank 0 listens there");
+  AddLauncherFlags(command, &flags->launcher);
   command->Option("--transport", &flags->transport,
                   "between ranks, the best first, such as shm,grpc; default "
                   "auto");
