@@ -13,7 +13,9 @@
 #include "runtime/launch/attempt.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/report.h"
+#include "runtime/rendezvous/host_port.h"
 #include "runtime/rendezvous/job_secret.h"
+#include "runtime/rendezvous/worker_spec.h"
 
 namespace weft::launch {
 namespace {
@@ -107,9 +109,12 @@ class Launcher {
                          result->restarts, secret_}));
       address = hub->address();
     }
+    WEFT_ASSIGN_OR_RETURN(
+        const runtime::HostPort meet,
+        runtime::ParseHostPort("the coordinator's address", address, 0));
     AttemptOptions attempt = Attempt();
     for (uint32_t i = 0; i < options_.ranks_per_node; ++i) {
-      attempt.ranks.push_back(Rank(i, address, result->restarts));
+      attempt.ranks.push_back(Rank(i, meet, result->restarts));
     }
     attempt.on_failure = [&hub](const RankEnd& end) {
       if (hub == nullptr) return;
@@ -159,7 +164,7 @@ class Launcher {
     return attempt;
   }
 
-  RankStart Rank(uint32_t local_rank, const std::string& address,
+  RankStart Rank(uint32_t local_rank, const runtime::HostPort& meet,
                  uint64_t restart) const {
     RankStart start;
     start.local_rank = local_rank;
@@ -169,22 +174,21 @@ class Launcher {
     const std::string error_file = ErrorFile(errors_, start.rank);
     // That of an earlier attempt would be taken for this one's.
     job_.os->RemoveAll(error_file).IgnoreError();
-    const size_t colon = address.rfind(':');
     std::map<std::string, std::string> variables = job_.variables;
     variables["RANK"] = absl::StrCat(start.rank);
     variables["WORLD_SIZE"] = absl::StrCat(options_.ranks());
     variables["LOCAL_RANK"] = absl::StrCat(local_rank);
     variables["LOCAL_WORLD_SIZE"] = absl::StrCat(options_.ranks_per_node);
     variables["GROUP_RANK"] = absl::StrCat(options_.node_rank);
-    variables["MASTER_ADDR"] = address.substr(0, colon);
-    variables["MASTER_PORT"] = address.substr(colon + 1);
+    variables["MASTER_ADDR"] = meet.host;
+    variables["MASTER_PORT"] = absl::StrCat(meet.port);
     variables["TORCHELASTIC_RUN_ID"] = job_id_;
     variables["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(restart);
     variables["TORCHELASTIC_MAX_RESTARTS"] =
         absl::StrCat(options_.max_restarts);
     variables.erase("TORCHELASTIC_USE_AGENT_STORE");
     variables["WEFT_LAUNCHER"] = "env";
-    variables["WEFT_COORDINATOR"] = address;
+    variables["WEFT_COORDINATOR"] = runtime::JoinHostPort(meet.host, meet.port);
     variables["WEFT_ERROR_FILE"] = error_file;
     variables["WEFT_JOIN_RUN"] = job_.directory;
     variables.erase("WEFT_SECRET_FILE");

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
-#include "runtime/rendezvous/worker_spec.h"
+#include "runtime/rendezvous/host_port.h"
 
 namespace weft::launch {
 namespace {
@@ -88,6 +88,13 @@ absl::Status CheckBackend(const std::string& backend) {
       DidYouMean(backend, {"static", "c10d"})));
 }
 
+// Of an endpoint: "n1" has none, and neither has "2001:db8::1".
+bool HasPort(const std::string& endpoint) {
+  if (absl::StartsWith(endpoint, "[")) return endpoint.back() != ']';
+  return endpoint.find(':') != std::string::npos &&
+         endpoint.find(':') == endpoint.rfind(':');
+}
+
 absl::Status ReadMeeting(const LaunchFlags& flags, LaunchOptions* options) {
   WEFT_RETURN_IF_ERROR(CheckBackend(flags.rdzv_backend));
   const bool master = !flags.master_addr.empty() || !flags.master_port.empty();
@@ -106,17 +113,18 @@ absl::Status ReadMeeting(const LaunchFlags& flags, LaunchOptions* options) {
   WEFT_RETURN_IF_ERROR(
       Number("--master-port", flags.master_port, 0, 65535, &port));
   if (!flags.rdzv_endpoint.empty()) {
-    const size_t colon = flags.rdzv_endpoint.rfind(':');
-    host = flags.rdzv_endpoint.substr(0, colon);
-    if (colon != std::string::npos) {
-      WEFT_RETURN_IF_ERROR(Number("the port of --rdzv-endpoint",
-                                  flags.rdzv_endpoint.substr(colon + 1), 0,
-                                  65535, &port));
+    host = flags.rdzv_endpoint;
+    if (HasPort(host)) {
+      WEFT_ASSIGN_OR_RETURN(
+          const runtime::HostPort meet,
+          runtime::ParseHostPort("--rdzv-endpoint", host, /*lowest=*/0));
+      host = meet.host;
+      port = meet.port;
     }
   }
   if (options->nodes == 1) {
     // Nobody else has to reach it.
-    options->coordinator = absl::StrCat("127.0.0.1:", port);
+    options->coordinator = runtime::JoinHostPort("127.0.0.1", port);
     return absl::OkStatus();
   }
   if (host.empty() || runtime::IsLoopback(host)) {
@@ -137,7 +145,7 @@ absl::Status ReadMeeting(const LaunchFlags& flags, LaunchOptions* options) {
         "other by a secret; make one with: umask 077; head -c 32 /dev/urandom "
         "| base64 > FILE, and have it on every host"));
   }
-  options->coordinator = absl::StrCat(host, ":", port);
+  options->coordinator = runtime::JoinHostPort(host, port);
   return absl::OkStatus();
 }
 

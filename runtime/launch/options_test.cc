@@ -97,7 +97,25 @@ TEST(LaunchOptionsTest, NumbersThatCannotBe) {
   ExpectRefused(flags, "--master-port is '65536'");
   flags = {};
   flags.rdzv_endpoint = "n1:99999";
-  ExpectRefused(flags, "the port of --rdzv-endpoint is '99999'");
+  ExpectRefused(flags, "--rdzv-endpoint is 'n1:99999'");
+}
+
+TEST(LaunchOptionsTest, AddressesOfIPv6) {
+  LaunchFlags flags = TwoHosts();
+  for (const char* host : {"2001:db8::1", "[2001:db8::1]"}) {
+    flags.master_addr = host;
+    EXPECT_EQ(Resolved(flags).coordinator, "[2001:db8::1]:29500");
+  }
+  flags.master_addr = "::1";
+  ExpectRefused(flags, "--master-addr is '::1'");
+  flags.master_addr = "";
+  for (const char* endpoint :
+       {"2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:29500"}) {
+    flags.rdzv_endpoint = endpoint;
+    EXPECT_EQ(Resolved(flags).coordinator, "[2001:db8::1]:29500");
+  }
+  flags.rdzv_endpoint = "[2001:db8::1]:x";
+  ExpectRefused(flags, "--rdzv-endpoint is '[2001:db8::1]:x'");
 }
 
 TEST(LaunchOptionsTest, Contradictions) {

@@ -14,9 +14,9 @@
 #include "runtime/bus/futex_word.h"
 #include "runtime/pool/thread.h"
 #include "runtime/rendezvous/grpc_log.h"
+#include "runtime/rendezvous/host_port.h"
 #include "runtime/rendezvous/meeting.h"
 #include "runtime/rendezvous/rendezvous.grpc.pb.h"
-#include "runtime/rendezvous/worker_spec.h"
 
 namespace weft::runtime {
 namespace {
@@ -29,30 +29,16 @@ constexpr int kMaxMessageBytes = 2 * static_cast<int>(kPartBytes);
 // How long connections have to end when the coordinator does.
 constexpr auto kShutdown = std::chrono::milliseconds(200);
 
-// "127.0.0.1:80" -> "127.0.0.1", "80"; "[::1]:80" -> "::1", "80".
-absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(
-    const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
-    return MakeError(
-        ErrorCode::kBadLaunch,
-        absl::StrCat("'", address, "' is no address, which is HOST:PORT"));
-  }
-  std::string host = address.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return std::make_pair(host, address.substr(colon + 1));
-}
-
 }  // namespace
 
 class Coordinator::Impl : public Meeting::Outlet {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Start(
       const CoordinatorOptions& options) {
-    WEFT_ASSIGN_OR_RETURN(const auto split, SplitAddress(options.listen));
-    const bool loopback = IsLoopback(split.first);
+    WEFT_ASSIGN_OR_RETURN(
+        const HostPort at,
+        ParseHostPort("the coordinator's address", options.listen, 0));
+    const bool loopback = IsLoopback(at.host);
     if (!loopback && options.secret.empty()) {
       return MakeError(
           ErrorCode::kBadLaunch,
@@ -60,8 +46,10 @@ class Coordinator::Impl : public Meeting::Outlet {
                        ", where others than this host reach it, and the job "
                        "has no secret to tell them from its ranks"));
     }
+    // Ranks of other hosts are to come.
+    if (!loopback) WEFT_RETURN_IF_ERROR(OutsideAddresses(at.host).status());
     std::unique_ptr<Impl> impl(new Impl(options, loopback));
-    WEFT_RETURN_IF_ERROR(impl->Listen(split.first));
+    WEFT_RETURN_IF_ERROR(impl->Listen(at.host));
     return impl;
   }
 
@@ -281,11 +269,7 @@ absl::Status Coordinator::Impl::Listen(const std::string& host) {
                      HostName()));
   }
   const bool any = host == "0.0.0.0" || host == "::";
-  const std::string shown = any ? "127.0.0.1" : host;
-  address_ = absl::StrCat(shown.find(':') == std::string::npos
-                              ? shown
-                              : absl::StrCat("[", shown, "]"),
-                          ":", port);
+  address_ = JoinHostPort(any ? "127.0.0.1" : host, port);
   WEFT_ASSIGN_OR_RETURN(timer_,
                         Thread::Start("weft-coord", [this] { Tick(); }));
   return absl::OkStatus();

@@ -21,10 +21,10 @@
 #include "runtime/bus/futex_word.h"
 #include "runtime/pool/thread.h"
 #include "runtime/rendezvous/grpc_log.h"
+#include "runtime/rendezvous/host_port.h"
 #include "runtime/rendezvous/meeting.h"
 #include "runtime/rendezvous/proof.h"
 #include "runtime/rendezvous/rendezvous.grpc.pb.h"
-#include "runtime/rendezvous/worker_spec.h"
 
 namespace weft::runtime {
 namespace {
@@ -228,8 +228,8 @@ bool GrpcRendezvous::Impl::TooEarly() const {
 }
 
 absl::Status GrpcRendezvous::Impl::TooLate() {
-  const std::string host =
-      options_.address.substr(0, options_.address.rfind(':'));
+  const absl::StatusOr<HostPort> at =
+      ParseHostPort("the coordinator's address", options_.address);
   const std::string after = absl::StrFormat(
       "after %.3g s", static_cast<double>(options_.join_ns) * 1e-9);
   if (state_ == State::kAccepted) {
@@ -241,7 +241,7 @@ absl::Status GrpcRendezvous::Impl::TooLate() {
       ErrorCode::kPeerLost,
       absl::StrCat(after, " there is no coordinator at ", options_.address,
                    " for rank ", options_.rank,
-                   IsLoopback(host)
+                   at.ok() && IsLoopback(at->host)
                        ? absl::StrCat("; that is a loopback address, by which "
                                       "only processes of this host (",
                                       HostName(), ") meet")

@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/suggest.h"
 #include "runtime/rendezvous/host_list.h"
+#include "runtime/rendezvous/host_port.h"
 
 namespace weft::runtime {
 namespace {
@@ -81,27 +82,6 @@ class Set {
  private:
   const Environment& env_;
 };
-
-struct HostPort {
-  std::string host;
-  uint32_t port = 0;
-};
-
-absl::StatusOr<HostPort> ParseHostPort(absl::string_view what,
-                                       absl::string_view text) {
-  HostPort out;
-  const size_t colon = text.rfind(':');
-  uint32_t port = 0;
-  if (colon == absl::string_view::npos || colon == 0 ||
-      !absl::SimpleAtoi(text.substr(colon + 1), &port) || port == 0 ||
-      port > 65535) {
-    return Bad(absl::StrCat(what, " is '", text,
-                            "', expected HOST:PORT with a port of 1 to 65535"));
-  }
-  out.host = std::string(text.substr(0, colon));
-  out.port = port;
-  return out;
-}
 
 // Sets --------------------------------------------------------------------
 
@@ -227,8 +207,8 @@ std::optional<Set> FromSlurm(const Environment& env, bool asked) {
     return set;
   }
   spec.local_ranks = *local;
-  spec.coordinator = absl::StrCat(
-      names->front(), ":", kPort + StableHash(spec.job_id) % kSlurmPorts);
+  spec.coordinator = JoinHostPort(
+      names->front(), kPort + StableHash(spec.job_id) % kSlurmPorts);
   return set;
 }
 
@@ -392,21 +372,17 @@ absl::Status FindMeeting(const Environment& env, const LauncherFlags& flags,
     spec->meeting = absl::StrCat(spec->job_id, "/", spec->restart);
     return absl::OkStatus();
   } else if (!master.empty()) {
-    // IPv6 addresses have colons of their own.
-    const bool bare = absl::StrContains(master, ':') && master[0] != '[';
     WEFT_ASSIGN_OR_RETURN(
         meet,
         ParseHostPort(
             "MASTER_ADDR:MASTER_PORT",
-            absl::StrCat(bare ? absl::StrCat("[", master, "]") : master, ":",
-                         port.empty() ? absl::StrCat(kPort) : port)));
+            JoinHostPort(master, port.empty() ? absl::StrCat(kPort) : port)));
     meet.port = MasterPort(env, meet.port);
   } else if (!slurm_host.empty()) {
     WEFT_ASSIGN_OR_RETURN(meet, ParseHostPort("Slurm's host", slurm_host));
     if (!port.empty()) {
       WEFT_ASSIGN_OR_RETURN(
-          meet,
-          ParseHostPort("MASTER_PORT", absl::StrCat(meet.host, ":", port)));
+          meet, ParseHostPort("MASTER_PORT", JoinHostPort(meet.host, port)));
     }
   } else {
     return Bad(absl::StrCat(
@@ -414,7 +390,7 @@ absl::Status FindMeeting(const Environment& env, const LauncherFlags& flags,
         " on this host; where rank 0 is, nobody says: add --coordinator "
         "HOST:PORT, or MASTER_ADDR and MASTER_PORT"));
   }
-  spec->coordinator = absl::StrCat(meet.host, ":", meet.port);
+  spec->coordinator = JoinHostPort(meet.host, meet.port);
   if (IsLoopback(meet.host) && !spec->one_host()) {
     return Bad(absl::StrCat(
         spec->source, ": the ranks are to meet at ", spec->coordinator,
@@ -507,12 +483,6 @@ std::string Describe(const WorkerSpec& spec) {
 
 uint32_t ThreadsPerRank(uint32_t cores, const WorkerSpec& spec) {
   return std::max<uint32_t>(1, cores / (spec.bound ? 1 : spec.local_ranks));
-}
-
-bool IsLoopback(absl::string_view host) {
-  host = absl::StripPrefix(absl::StripSuffix(host, "]"), "[");
-  return absl::EqualsIgnoreCase(host, "localhost") ||
-         absl::StartsWith(host, "127.") || host == "::1";
 }
 
 }  // namespace weft::runtime

@@ -90,9 +90,6 @@ std::string Describe(const WorkerSpec& spec);
 // at least 1: all of them where the launcher has bound it to some.
 uint32_t ThreadsPerRank(uint32_t cores, const WorkerSpec& spec);
 
-// Whether `host` (a name or an address) means the machine itself.
-bool IsLoopback(absl::string_view host);
-
 }  // namespace weft::runtime
 
 #endif  // WEFT_RUNTIME_RENDEZVOUS_WORKER_SPEC_H_

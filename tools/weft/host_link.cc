@@ -11,13 +11,13 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/certificates.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "runtime/rendezvous/host_port.h"
 #include "runtime/rendezvous/sealed.h"
 
 namespace weft {
@@ -46,29 +46,26 @@ absl::Status Issue(runtime::GrpcRendezvous* meeting, uint32_t ranks,
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> LocalAddressTowards(const std::string& address) {
-  const auto bad = [&address](absl::string_view why) {
-    return MakeError(
-        ErrorCode::kBadLaunch,
-        absl::StrCat("no way from this host to the coordinator at ", address,
-                     ": ", why));
-  };
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return bad("no port");
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[")) host = host.substr(1, host.size() - 2);
+// Empty, and why, where there is no way to `host`, which is numeric.
+std::string LocalAddress(const std::string& host, uint32_t port,
+                         std::string* why) {
   addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_DGRAM;  // nothing is sent by connecting
   addrinfo* found = nullptr;
   const int error =
-      getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
-  if (error != 0) return bad(gai_strerror(error));
+      getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  if (error != 0) {
+    *why = gai_strerror(error);
+    return "";
+  }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found,
                                                             freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return bad(std::strerror(errno));
+  if (fd < 0) {
+    *why = std::strerror(errno);
+    return "";
+  }
   sockaddr_storage local{};
   socklen_t size = sizeof(local);
   auto* name = reinterpret_cast<sockaddr*>(&local);
@@ -76,12 +73,36 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& address) {
                      getsockname(fd, name, &size) == 0;
   const int reason = errno;
   close(fd);
-  if (!there) return bad(std::strerror(reason));
+  if (!there) {
+    *why = std::strerror(reason);
+    return "";
+  }
   char text[NI_MAXHOST];
   const int failed =
       getnameinfo(name, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
-  if (failed != 0) return bad(gai_strerror(failed));
-  return std::string(text);
+  if (failed == 0) return text;
+  *why = gai_strerror(failed);
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& address) {
+  WEFT_ASSIGN_OR_RETURN(
+      const runtime::HostPort at,
+      runtime::ParseHostPort("the coordinator's address", address));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
+                        runtime::OutsideAddresses(at.host));
+  std::string why;
+  for (const std::string& host : hosts) {
+    const std::string local = LocalAddress(host, at.port, &why);
+    if (local.empty()) continue;
+    if (!runtime::IsLoopback(local)) return local;
+    why = absl::StrCat(host, " is this machine itself");
+  }
+  return MakeError(ErrorCode::kBadLaunch,
+                   absl::StrCat("no way from this host to the coordinator at ",
+                                address, ": ", why));
 }
 
 HostLink::~HostLink() {
@@ -110,11 +131,7 @@ absl::Status HostLink::Make(runtime::GrpcRendezvous* meeting, uint32_t rank,
                             const std::string& secret) {
   WEFT_ASSIGN_OR_RETURN(const std::string local,
                         LocalAddressTowards(coordinator));
-  options_.emplace_back(
-      "listen",
-      absl::StrCat(
-          absl::StrContains(local, ':') ? absl::StrCat("[", local, "]") : local,
-          ":0"));
+  options_.emplace_back("listen", runtime::JoinHostPort(local, 0));
   if (rank == 0) WEFT_RETURN_IF_ERROR(Issue(meeting, ranks, secret));
   WEFT_ASSIGN_OR_RETURN(const std::string sealed, meeting->Get(Purpose(rank)));
   WEFT_ASSIGN_OR_RETURN(const std::string text,

@@ -24,6 +24,7 @@
 #include "runtime/rendezvous/agreement.h"
 #include "runtime/rendezvous/coordinator.h"
 #include "runtime/rendezvous/grpc_rendezvous.h"
+#include "runtime/rendezvous/host_port.h"
 #include "runtime/rendezvous/job_secret.h"
 #include "runtime/rendezvous/meeting_point.h"
 #include "tools/weft/device_list.h"
@@ -118,8 +119,10 @@ absl::Status ProcessRank::FindCoordinator() {
     if (spec_.one_host() && spec_.run_directory.empty()) {
       // Of a rank, not of `weft run`; the name of this host may be that of an
       // address that others reach.
-      address_ =
-          absl::StrCat("127.0.0.1", address_.substr(address_.rfind(':')));
+      WEFT_ASSIGN_OR_RETURN(
+          const runtime::HostPort at,
+          runtime::ParseHostPort("the coordinator's address", address_));
+      address_ = runtime::JoinHostPort("127.0.0.1", at.port);
     }
     return spec_.hosts_coordinator ? StartCoordinator(address_)
                                    : absl::OkStatus();
