@@ -144,5 +144,11 @@ TEST(FormatErrorTest, NamesNumberAndPage) {
   EXPECT_THAT(text, HasSubstr("docs/errors/WEFT-5001.md"));
 }
 
+TEST(NormalizeFlagTest, OnlyNames) {
+  EXPECT_EQ(NormalizeFlag("--run_dir"), "--run-dir");
+  EXPECT_EQ(NormalizeFlag("--run_dir=a_b"), "--run-dir=a_b");
+  EXPECT_EQ(NormalizeFlag("a_b"), "a_b");
+}
+
 }  // namespace
 }  // namespace weft
