@@ -295,6 +295,16 @@ absl::StatusOr<SleepWord> Domain::SleepBegin() {
   const weft_code code =
       api_.sleep_begin(handle_, &sleep.word, &sleep.seen, &status);
   if (code != WEFT_OK) return Fail("sleep_begin", code, status);
+  const uintptr_t at = reinterpret_cast<uintptr_t>(sleep.word);
+  if (at == 0 || at % alignof(uint32_t) != 0) {
+    api_.sleep_end(handle_, &status);  // the error is the one below
+    return MakeError(
+        ErrorCode::kPluginBroken,
+        absl::StrCat("transport ", plugin_->name(), ", rank ", rank_,
+                     ", sleep_begin: gave 0x", absl::Hex(at),
+                     " as the address of a futex, which is ",
+                     at == 0 ? "none" : "not a multiple of 4"));
+  }
   return sleep;
 }
 

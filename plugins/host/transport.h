@@ -187,6 +187,7 @@ class Domain {
 
   // For a worker that sleeps on a futex word of its own and on this: begin,
   // look once more (Poll), sleep, end. Pre-condition: has_sleep().
+  // kPluginBroken where the plugin gives what cannot be a futex.
   bool has_sleep() const { return api_.sleep_begin != nullptr; }
   absl::StatusOr<SleepWord> SleepBegin();
   absl::Status SleepEnd();

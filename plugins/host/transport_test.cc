@@ -35,8 +35,10 @@ struct Script {
   int busy = 0;              // times that domain_close is busy
   uint32_t blob_size = 3;    // of an address
   uint64_t eager_max = 100;
-  weft_transport_op op{};       // the last one
-  weft_domain_config config{};  // the last one
+  const uint32_t* word = nullptr;  // to sleep on
+  int asleep = 0;                  // calls of sleep_begin less sleep_end
+  weft_transport_op op{};          // the last one
+  weft_domain_config config{};     // the last one
 };
 Script script;
 
@@ -93,6 +95,17 @@ struct Fake {
       script.events.erase(script.events.begin());
     }
     *count += script.extra_count;
+    return status->code = WEFT_OK;
+  }
+  static weft_code SleepBegin(weft_domain*, const uint32_t** word,
+                              uint32_t* seen, weft_status* status) {
+    *word = script.word;
+    *seen = 7;
+    if (script.code == WEFT_OK) ++script.asleep;
+    return Say(status, script.code, "awake");
+  }
+  static weft_code SleepEnd(weft_domain*, weft_status* status) {
+    --script.asleep;
     return status->code = WEFT_OK;
   }
 };
@@ -340,6 +353,31 @@ TEST(DomainTest, LiesAreErrors) {
   }
   script.blob_size = 3;
   EXPECT_EQ(domain->Listen().value(), "abc");
+}
+
+TEST(DomainTest, SleepsOnlyOnWhatMayBeAFutex) {
+  Tables tables;
+  tables.api.sleep_begin = &Fake::SleepBegin;
+  tables.api.sleep_end = &Fake::SleepEnd;
+  auto domain = tables.transport().Open(Config()).value();
+  const uint32_t words[2] = {7, 7};
+  script.word = words;
+  const SleepWord sleep = domain->SleepBegin().value();
+  EXPECT_EQ(sleep.word, words);
+  EXPECT_EQ(sleep.seen, 7u);
+  EXPECT_EQ(script.asleep, 1);
+  EXPECT_TRUE(domain->SleepEnd().ok());
+  script.word = nullptr;
+  ExpectCode(domain->SleepBegin().status(), ErrorCode::kPluginBroken,
+             "transport fake, rank 1, sleep_begin: gave 0x0");
+  script.word = reinterpret_cast<const uint32_t*>(
+      reinterpret_cast<const char*>(words) + 2);
+  ExpectCode(domain->SleepBegin().status(), ErrorCode::kPluginBroken,
+             "not a multiple of 4");
+  script.code = WEFT_INTERNAL;
+  ExpectCode(domain->SleepBegin().status(), ErrorCode::kTransportFailed,
+             "sleep_begin: INTERNAL: awake");
+  EXPECT_EQ(script.asleep, 0) << "what began has ended";
 }
 
 TEST(DomainTest, CloseHandsOverWhatIsStillToCome) {

@@ -180,6 +180,22 @@ TEST(FutexWordTest, SleepsOnWordsOfOthersToo) {
   EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u, &changed, 1));
 }
 
+TEST(FutexWordTest, SleepsOnItsOwnWhereThoseOfOthersAreNone) {
+  if (!FutexWord::CanSleepOnSeveral()) {
+    GTEST_SKIP() << "this kernel has no futex_waitv";
+  }
+  FutexWord word;
+  const FutexWord::Other nowhere = {reinterpret_cast<const uint32_t*>(64), 0};
+  const uint32_t seen = word.Announce();
+  int early = 0;  // a signal may do that
+  while (word.SleepFor(seen, 1000, &nowhere, 1) && ++early < 1000) {
+  }
+  EXPECT_LT(early, 1000);
+  word.Post();
+  EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u, &nowhere, 1));
+  word.Awake();
+}
+
 TEST(WakeTokenTest, WakesItsWordWhileItLives) {
   FutexWord word, other;
   uint64_t number = 0;

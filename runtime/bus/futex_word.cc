@@ -49,7 +49,11 @@ bool FutexWord::SleepFor(uint32_t seen, uint64_t timeout_ns,
   sleeps_.fetch_add(1, std::memory_order_relaxed);
   const long rc =
       syscall(kFutexWaitv, waiters, 1 + num_others, 0, &ts, CLOCK_MONOTONIC);
-  return !(rc < 0 && errno == ETIMEDOUT);
+  if (rc >= 0 || errno == EAGAIN || errno == EINTR) return true;
+  if (errno == ETIMEDOUT) return false;
+  // The kernel takes one of the words for none. Not to sleep at all would burn
+  // a core for ever.
+  return SleepFor(seen, timeout_ns);
 }
 
 bool FutexWord::CanSleepOnSeveral() {

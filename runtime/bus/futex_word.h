@@ -50,7 +50,8 @@ class FutexWord {
   bool SleepFor(uint32_t seen, uint64_t timeout_ns);
 
   // The same, but `others` end it as well: words that others than this class
-  // change and wake. Pre-condition: CanSleepOnSeveral(), and not too many.
+  // change and wake. Where the kernel refuses one of them it sleeps on its own
+  // alone. Pre-condition: CanSleepOnSeveral(), and not too many.
   struct Other {
     const uint32_t* word = nullptr;
     uint32_t seen = 0;
