@@ -5,7 +5,7 @@
 //   Lane& lane = lanes.at(tag);  // made where there is none
 //   lanes.erase(tag);
 //
-// Threading: thread-compatible.
+// Threading: thread-compatible. Neither copied nor moved.
 #ifndef WEFT_PLUGINS_SDK_WEFT_NEAR_MAP_HPP_
 #define WEFT_PLUGINS_SDK_WEFT_NEAR_MAP_HPP_
 
@@ -19,6 +19,11 @@ namespace weft_sdk {
 template <typename T>
 class NearMap {
  public:
+  NearMap() = default;
+  // What was looked up before is in this map's own memory.
+  NearMap(const NearMap&) = delete;
+  NearMap& operator=(const NearMap&) = delete;
+
   T& at(uint64_t key) {
     Near& near = near_[key % near_.size()];
     if (near.value == nullptr || near.key != key) near = {key, &map_[key]};
