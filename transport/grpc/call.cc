@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace weft_grpc {
@@ -34,6 +35,19 @@ class SliceMessage final : public Message {
   size_t size_ = 0;
 };
 
+// Who is told when gRPC refers to a body no more.
+struct Hold {
+  std::atomic<uint32_t>* call;
+  std::atomic<uint32_t>* body;  // may be null
+};
+
+void LetGoOf(void* data) {
+  const std::unique_ptr<Hold> hold(static_cast<Hold*>(data));
+  if (hold->body != nullptr) hold->body->fetch_sub(1);
+  // The last word: the call may be gone right after it.
+  hold->call->fetch_sub(1);
+}
+
 std::vector<std::string> NamesOf(const grpc::AuthContext* auth) {
   std::vector<std::string> names;
   if (auth == nullptr || !auth->IsPeerAuthenticated()) return names;
@@ -56,19 +70,15 @@ bool Call::Begin(bool write) {
   return true;
 }
 
-void Call::Write(std::string_view head, const char* body, size_t bytes) {
+void Call::Write(std::string_view head, const char* body, size_t bytes,
+                 std::atomic<uint32_t>* held) {
   if (!Begin(/*write=*/true)) return;
   grpc::Slice parts[2] = {grpc::Slice(head.data(), head.size()), {}};
   if (bytes != 0) {
     held_.fetch_add(1);
-    parts[1] = grpc::Slice(
-        const_cast<char*>(body), bytes,
-        [](void* held) {
-          // The last word of whoever refers to the body: the call may be gone
-          // right after it.
-          static_cast<std::atomic<uint32_t>*>(held)->fetch_sub(1);
-        },
-        &held_);
+    if (held != nullptr) held->fetch_add(1);
+    parts[1] = grpc::Slice(const_cast<char*>(body), bytes, &LetGoOf,
+                           new Hold{&held_, held});
   }
   const grpc::ByteBuffer message(parts, bytes != 0 ? 2 : 1);
   writer_->Write(message, &write_tag_);
@@ -124,6 +134,19 @@ void Call::Back() {
   if (!TryEnd()) owner_->Linger(this);
 }
 
+void Call::Look() {
+  bool ended;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    ended = ended_;
+  }
+  if (ended) {
+    if (!TryEnd()) owner_->Linger(this);
+  } else if (user() != nullptr) {
+    user()->OnReleased(this);
+  }
+}
+
 bool Call::TryEnd() {
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -151,11 +174,14 @@ ClientCall::ClientCall(CallOwner* owner, std::shared_ptr<grpc::Channel> channel,
 }
 
 void ClientCall::Start() {
-  // The port's thread may sleep, and there is a deadline to watch now.
-  if (Begin(/*write=*/false)) {
-    alarm_.Set(queue_, gpr_now(GPR_CLOCK_MONOTONIC), &awake_tag_);
-  }
-  if (Begin(/*write=*/false)) stream_->StartCall(&start_tag_);
+  BeginWith([this] {
+    started_ = true;
+    stream_->StartCall(&start_tag_);
+  });
+  // The port's thread may sleep, and there is a deadline to watch now. It also
+  // is what says Back on that thread: nothing else may come of a call that
+  // ended before.
+  alarm_.Set(queue_, gpr_now(GPR_CLOCK_MONOTONIC), &awake_tag_);
 }
 
 void ClientCall::OnStarted(bool ok) {
@@ -176,6 +202,7 @@ void ClientCall::Release() {
 }
 
 bool ClientCall::EndCall() {
+  if (!started_) return false;
   stream_->Finish(&status_, &finish_tag_);
   return true;
 }

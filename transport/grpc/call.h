@@ -42,7 +42,7 @@ class CallOwner {
  public:
   // On the port's thread. The call is not used after it.
   virtual void Over(Call* call) = 0;
-  // Nothing of the call is under way, but somebody refers to memory still.
+  // Has Look called, soon and once.
   virtual void Linger(Call* call) = 0;
 
  protected:
@@ -54,12 +54,17 @@ class Call : public Stream {
   using Reader = grpc::internal::AsyncReaderInterface<grpc::ByteBuffer>;
   using Writer = grpc::internal::AsyncWriterInterface<grpc::ByteBuffer>;
 
-  void Write(std::string_view head, const char* body, size_t bytes) override;
+  void Write(std::string_view head, const char* body, size_t bytes,
+             std::atomic<uint32_t>* held) override;
   bool writable() const override { return writable_.load(); }
   void Cancel() override;
+  void Watch() override { owner_->Linger(this); }
 
-  // On the port's thread, as all below. False where it has to linger on.
-  bool TryEnd();
+  // On the port's thread, as all below. Time has passed since Linger.
+  void Look();
+  // An operation has come back, or whoever starts the call has: until then it
+  // is not over, though it may have ended.
+  void Back();
   void KeepAlive(std::shared_ptr<Call> self) { self_ = std::move(self); }
   std::shared_ptr<Call> LetGo() { return std::move(self_); }
 
@@ -84,20 +89,29 @@ class Call : public Stream {
   // Lets gRPC's own objects go, and with them what they refer to. Nothing is
   // under way any more.
   virtual void Release() = 0;
-  // Asks for what ends a call. True where an operation is under way for it.
+  // With the lock. Asks for what ends a call. True where an operation is under
+  // way for it.
   virtual bool EndCall() { return false; }
 
   void BeginRead();
   // One more operation is under way; false: the call has ended.
   bool Begin(bool write);
-  // An operation has come back.
-  void Back();
+  // As Begin, and `start` runs with the lock: before anything ends the call.
+  template <typename F>
+  void BeginWith(F start) {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (ended_) return;
+    ++under_way_;
+    start();
+  }
   void SetWritable();
   void set_why(std::string why) { why_ = std::move(why); }
 
  private:
   void OnRead(bool ok);
   void OnWrite(bool ok);
+  // False where it has to linger on.
+  bool TryEnd();
 
   CallOwner* const owner_;
   Reader* reader_ = nullptr;
@@ -113,7 +127,7 @@ class Call : public Stream {
   std::atomic<bool> writable_{false};
   std::atomic<uint32_t> held_{0};  // bodies that gRPC refers to
   std::mutex mu_;
-  uint32_t under_way_ = 0;
+  uint32_t under_way_ = 1;  // its start
   bool ended_ = false;
 };
 
@@ -121,7 +135,7 @@ class ClientCall final : public Call {
  public:
   ClientCall(CallOwner* owner, std::shared_ptr<grpc::Channel> channel,
              grpc::CompletionQueue* queue);
-  // After KeepAlive and with a user.
+  // After KeepAlive and with a user. Back comes by itself.
   void Start();
   void Finish() override { Cancel(); }
   std::vector<std::string> PeerNames() const override;
@@ -138,6 +152,7 @@ class ClientCall final : public Call {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+  bool started_ = false;  // guarded by the lock
   grpc::Status status_;
   grpc::Alarm alarm_;
   MemberTag<ClientCall, &ClientCall::OnStarted> start_tag_{this};
@@ -150,7 +165,7 @@ class ServerCall final : public Call {
   // `accepted` runs when somebody has called.
   ServerCall(CallOwner* owner, grpc::AsyncGenericService* service,
              grpc::ServerCompletionQueue* queue, Tag* accepted);
-  // After KeepAlive and with a user.
+  // After KeepAlive; Back once it has a user.
   void Start();
   void Finish() override;
   std::vector<std::string> PeerNames() const override;

@@ -86,9 +86,12 @@ weft_code Connection::PostSend(const weft_transport_op& op,
   ++used;
   const uint64_t id = ++last_id_;
   const char* data = static_cast<const char*>(op.host);
-  sends_.emplace_hint(sends_.end(), id,
-                      Send{data, op.tag, op.length, op.cookie, /*sent=*/0,
-                           eager, urgent, /*cleared=*/false});
+  sends_.emplace_hint(
+      sends_.end(), id,
+      Send{data, op.tag, op.length, op.cookie, /*sent=*/0, eager, urgent,
+           /*cleared=*/false,
+           /*answered=*/false, /*answer=*/0,
+           eager ? nullptr : std::make_unique<std::atomic<uint32_t>>(0)});
   Record record =
       NewRecord(eager ? RecordKind::kEager : RecordKind::kLarge, id, op.length);
   record.tag = op.tag;
@@ -138,7 +141,7 @@ void Connection::PumpControl() {
       queue->pop_front();
     }
   }
-  if (!batch.empty()) link_.control->Write(batch, nullptr, 0);
+  if (!batch.empty()) link_.control->Write(batch, nullptr, 0, nullptr);
 }
 
 void Connection::PumpBulk() {
@@ -147,7 +150,8 @@ void Connection::PumpBulk() {
   active_.pop_front();
   Send& send = sends_.at(id);
   const uint64_t bytes = std::min(kChunkBytes, send.length - send.sent);
-  link_.bulk->Write(EncodeChunkHead(id), send.data + send.sent, bytes);
+  link_.bulk->Write(EncodeChunkHead(id), send.data + send.sent, bytes,
+                    send.held.get());
   ++chunks_out_;
   send.sent += bytes;
   if (send.sent != send.length) active_.push_back(id);
@@ -316,19 +320,35 @@ bool Connection::HandleClear(const Record& record) {
 bool Connection::HandleFin(const Record& record) {
   auto it = sends_.find(record.id);
   if (it == sends_.end() || (record.flags & ~kMismatch) != 0) return false;
-  const Send send = it->second;
+  Send& send = it->second;
   const bool mismatch = record.flags == kMismatch;
-  if (mismatch == (record.length == send.length)) return false;
+  if (mismatch == (record.length == send.length) || send.answered) return false;
   if (!send.eager && (mismatch ? send.cleared : send.sent != send.length)) {
     return false;
   }
-  sends_.erase(it);
-  if (!mismatch) {
-    CompleteSend(send, WEFT_OK, "");
-  } else {
-    CompleteSend(send, WEFT_INVALID, Lengths(send.length, record.length));
-  }
+  send.answered = true;
+  send.answer = record.length;
+  answered_.push_back(record.id);
+  Settle();
   return true;
+}
+
+void Connection::Settle() {
+  while (!answered_.empty()) {
+    const auto it = sends_.find(answered_.front());
+    const Send& send = it->second;
+    if (send.held != nullptr && send.held->load() != 0) {
+      return link_.bulk->Watch();
+    }
+    CompleteAnswered(send);
+    sends_.erase(it);
+    answered_.pop_front();
+  }
+}
+
+void Connection::OnReleased(Stream*) {
+  Locked lock(shared_);
+  Settle();
 }
 
 void Connection::Fin(uint64_t id, bool urgent, uint16_t flags,
@@ -401,6 +421,14 @@ void Connection::CompleteSend(const Send& send, weft_code code,
   }
   Complete(WEFT_TRANSPORT_SEND, send.tag, send.cookie, send.length, send.urgent,
            code, message);
+}
+
+void Connection::CompleteAnswered(const Send& send) {
+  if (send.answer == send.length) {
+    CompleteSend(send, WEFT_OK, "");
+  } else {
+    CompleteSend(send, WEFT_INVALID, Lengths(send.length, send.answer));
+  }
 }
 
 void Connection::CompleteRecv(uint64_t tag, const Recv& recv, bool urgent,
@@ -491,7 +519,11 @@ void Connection::Down() {
   const weft_code code = DownCode();
   const std::string why = WhyDown();
   for (const auto& [id, send] : std::exchange(sends_, {})) {
-    CompleteSend(send, code, why);
+    if (send.answered) {
+      CompleteAnswered(send);
+    } else {
+      CompleteSend(send, code, why);
+    }
   }
   for (const auto& [tag, lane] : std::exchange(lanes_, {})) {
     if (lane.busy != 0) {
@@ -511,6 +543,7 @@ void Connection::Down() {
   --mailbox_->stats.endpoints;
   incoming_.clear();
   active_.clear();
+  answered_.clear();
   urgent_.clear();
   usual_.clear();
 }

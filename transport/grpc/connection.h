@@ -17,13 +17,16 @@
 //
 // In `closing` no message begins; those whose first chunk went out go on, so
 // that no RECV stays half written. In `ending` the streams are cancelled.
-// Operations complete once nothing refers to their memory: when it is down.
+// Operations complete once nothing refers to their memory: when it is down. So
+// do large SENDs while it is up: kFin alone does not say so, for a peer may
+// send it early, and gRPC lets go of a chunk a moment after it went out.
 //
 // Threading: the domain's lock guards it, and is held where no more is said.
 // The port's thread makes the calls of StreamUser without it.
 #ifndef WEFT_TRANSPORT_GRPC_CONNECTION_H_
 #define WEFT_TRANSPORT_GRPC_CONNECTION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -68,6 +71,7 @@ class Connection final : public StreamUser {
   // Without the lock.
   void OnWritable(Stream* stream) override;
   void OnMessage(Stream* stream, const Message& message) override;
+  void OnReleased(Stream* stream) override;
   void OnOver(Stream* stream, const std::string& why) override;
 
  private:
@@ -77,7 +81,10 @@ class Connection final : public StreamUser {
     uint64_t length;
     uint64_t cookie;
     uint64_t sent;  // of a large one
-    bool eager, urgent, cleared;
+    bool eager, urgent, cleared, answered;
+    uint64_t answer;  // the length of its RECV
+    // Of a large one: chunks that somebody refers to. It stays where it is.
+    std::unique_ptr<std::atomic<uint32_t>> held;
   };
   struct Recv {
     void* data;
@@ -123,6 +130,9 @@ class Connection final : public StreamUser {
   bool HandleLarge(const Record& record);
   bool HandleClear(const Record& record);
   bool HandleFin(const Record& record);
+  // Completes what the peer has answered, in that order, up to a SEND whose
+  // chunks somebody refers to.
+  void Settle();
   // Where the next chunk goes: null where it is let go. False: nonsense.
   bool BeginChunk(uint64_t id, uint64_t bytes, char** to);
   void EndChunk(uint64_t id);
@@ -143,6 +153,7 @@ class Connection final : public StreamUser {
                 const std::string& message);
   void CompleteSend(const Send& send, weft_code code,
                     const std::string& message);
+  void CompleteAnswered(const Send& send);
   void CompleteRecv(uint64_t tag, const Recv& recv, bool urgent, weft_code code,
                     const std::string& message);
 
@@ -156,6 +167,7 @@ class Connection final : public StreamUser {
   // Out.
   std::map<uint64_t, Send> sends_;  // by id
   std::deque<uint64_t> active_;     // cleared, with chunks to send
+  std::deque<uint64_t> answered_;   // not completed: gRPC has the first one
   std::deque<std::string> urgent_;  // records; bounded as operations are
   std::deque<std::string> usual_;
   uint64_t last_id_ = 0;

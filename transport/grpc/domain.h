@@ -67,6 +67,7 @@ class GrpcDomain : public weft_sdk::TransportDomain, private PortOwner {
     Visit(GrpcDomain* d, uint64_t i) : domain(d), id(i) {}
     void OnWritable(Stream* stream) override;
     void OnMessage(Stream* stream, const Message& message) override;
+    void OnReleased(Stream*) override {}  // it writes no bodies
     void OnOver(Stream* stream, const std::string& why) override;
     bool connector() const { return ep != 0; }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "transport/grpc/call.h"
 
@@ -158,10 +159,13 @@ class GrpcPort final : public Port, public CallOwner {
     return grpc::SslCredentials(options);
   }
 
-  void Enter(const std::shared_ptr<Call>& call) {
+  // False: the port goes, and the call has ended before it started.
+  bool Enter(const std::shared_ptr<Call>& call) {
     call->KeepAlive(call);
     std::lock_guard<std::mutex> lock(mu_);
     calls_.insert(call.get());
+    if (stopping_) call->Cancel();
+    return !stopping_;
   }
 
   void Await() {
@@ -172,19 +176,13 @@ class GrpcPort final : public Port, public CallOwner {
   void Accepted(bool ok) {
     std::shared_ptr<ServerCall> call = std::move(next_);
     if (!ok) return;
-    Enter(call);
-    bool stopping;
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      stopping = stopping_;
+    if (Enter(call)) {
+      call->Start();
+      owner_->OnCall(call);
+      Await();
     }
-    call->Start();
-    if (stopping) {
-      call->Cancel();
-      return;
-    }
-    owner_->OnCall(call);
-    Await();
+    // Not sooner: the queue is not shut down before the call is over.
+    call->Back();
   }
 
   void Over(Call* call) override {
@@ -209,8 +207,8 @@ class GrpcPort final : public Port, public CallOwner {
         static_cast<Tag*>(tag)->Run(ok);
       }
       if (!lingering_.empty()) {
-        const std::set<Call*> lingering = lingering_;
-        for (Call* call : lingering) call->TryEnd();
+        const std::set<Call*> lingering = std::exchange(lingering_, {});
+        for (Call* call : lingering) call->Look();
       }
       if (next != UINT64_MAX && Now() < next) continue;
       const uint64_t in = owner_->OnTick();

@@ -2,6 +2,7 @@
 // made up, into a connection between two streams that are not there.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -32,12 +33,18 @@ class FakeMessage : public Message {
 // Keeps what is written. Over() ends it as the port would.
 class FakeStream : public Stream {
  public:
-  void Write(std::string_view head, const char* body, size_t bytes) override {
+  void Write(std::string_view head, const char* body, size_t bytes,
+             std::atomic<uint32_t>* held) override {
     ASSERT_TRUE(writable_);
+    if (held != nullptr && keep) {
+      ++*held;
+      kept_.push_back(held);
+    }
     writable_ = false;
     written.emplace_back(head);
     written.back().append(body == nullptr ? "" : std::string(body, bytes));
   }
+  void Watch() override { watched = true; }
   bool writable() const override { return writable_ && !cancelled; }
   void Cancel() override { cancelled = true; }
   void Finish() override { cancelled = true; }
@@ -48,10 +55,23 @@ class FakeStream : public Stream {
     if (!cancelled) user()->OnWritable(this);
   }
 
+  // Refers to the oldest body no more, where it does keep them.
+  void LetGo() {
+    --*kept_.front();
+    kept_.pop_front();
+  }
+  void Look() {
+    watched = false;
+    user()->OnReleased(this);
+  }
+
   std::deque<std::string> written;
   bool cancelled = false;
+  bool keep = false;
+  bool watched = false;
 
  private:
+  std::deque<std::atomic<uint32_t>*> kept_;
   bool writable_ = true;
 };
 
@@ -189,6 +209,41 @@ TEST_F(ProtocolTest, WhatNoPeerWouldWriteCutsItOff) {
     End();
     Begin();
   }
+}
+
+// A peer may say that it has all of a message while this side reads it still.
+TEST_F(ProtocolTest, ASendStaysWhileItsChunksAreReferredTo) {
+  constexpr size_t kTwoChunks = 1'500'000;
+  std::string one(100, 'o'), two(kTwoChunks, 't'), small(1, 's');
+  bulk_->keep = true;
+  EXPECT_EQ(Post(WEFT_TRANSPORT_SEND, 1, &one), WEFT_OK);
+  EXPECT_EQ(Post(WEFT_TRANSPORT_SEND, 2, &two), WEFT_OK);
+  EXPECT_EQ(Post(WEFT_TRANSPORT_SEND, 2, &small), WEFT_OK);
+  Say(Of(RecordKind::kClear, 2, 0, 0));
+  bulk_->Writable();
+  bulk_->Writable();
+  Say(Of(RecordKind::kClear, 1, 0, 0));
+  ASSERT_EQ(bulk_->written.size(), 3u);
+  Say(Of(RecordKind::kFin, 2, 0, kTwoChunks));
+  Say(Of(RecordKind::kFin, 3, 0, 1));
+  EXPECT_TRUE(bulk_->watched);
+  bulk_->LetGo();
+  bulk_->Look();
+  EXPECT_TRUE(bulk_->watched) << "the second chunk is still referred to";
+  EXPECT_EQ(shared_.mailbox.stats.sent_messages, 0u);
+  bulk_->LetGo();
+  bulk_->Look();
+  EXPECT_FALSE(bulk_->watched);
+  EXPECT_EQ(shared_.mailbox.stats.sent_messages, 2u) << "and what came after";
+  // Answered, and then the connection ends: the peer has it all the same.
+  Say(Of(RecordKind::kFin, 1, 0, 100));
+  EXPECT_EQ(shared_.mailbox.stats.sent_messages, 2u);
+  EXPECT_FALSE(cut_off());
+  Say(Of(RecordKind::kFin, 1, 0, 100));
+  EXPECT_TRUE(cut_off()) << "it was answered before";
+  bulk_->LetGo();
+  End();
+  EXPECT_EQ(shared_.mailbox.stats.sent_messages, 3u);
 }
 
 // Silence is counted from the last sign of life.

@@ -1,12 +1,16 @@
 // gRPC as this plugin needs it: a port, at which calls come in and from which
 // they go out, and streams, each one call that carries messages of bytes both
-// ways. What else gRPC has, and its headers, stays in stream.cc and port.cc.
+// ways. What else gRPC has, and its headers, stays in call.h, call.cc and
+// port.cc.
 //
+//   class Owner : public PortOwner { ... };      // OnCall: somebody calls
 //   class Visitor : public StreamUser { ... };
-//   Port port(&owner, settings);
-//   int number = port.Listen("127.0.0.1", 0);      // owner.OnCall(stream)
-//   auto stream = port.Dial("127.0.0.1", number, "rank-1.weft", &visitor);
-//   visitor.OnWritable(): stream->Write({{head, 16}}, nullptr, 0);
+//   void Visitor::OnWritable(Stream* stream) {
+//     stream->Write("hello", nullptr, 0, nullptr);
+//   }
+//   std::unique_ptr<Port> port = Port::Open(&owner, settings);
+//   const int number = port->Listen("127.0.0.1", 0);
+//   auto stream = port->Dial("127.0.0.1", number, "rank-1.weft", &visitor);
 //
 // Every port has one thread, which makes all the calls of PortOwner and
 // StreamUser. A stream has one message under way at a time; OnWritable says
@@ -18,6 +22,7 @@
 #ifndef WEFT_TRANSPORT_GRPC_STREAM_H_
 #define WEFT_TRANSPORT_GRPC_STREAM_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,6 +57,8 @@ class StreamUser {
   virtual void OnWritable(Stream* stream) = 0;
   // The next one comes after this has returned.
   virtual void OnMessage(Stream* stream, const Message& message) = 0;
+  // Watch was called, and what it was called for may have come.
+  virtual void OnReleased(Stream* stream) = 0;
   // The last call: nothing of the stream is under way any more.
   virtual void OnOver(Stream* stream, const std::string& why) = 0;
 };
@@ -61,8 +68,10 @@ class Stream {
   virtual ~Stream() = default;
 
   // Copies `head`, and refers to `bytes` of `body`, which stay as they are
-  // until the peer has them or until OnOver. Pre-condition: writable().
-  virtual void Write(std::string_view head, const char* body, size_t bytes) = 0;
+  // until nothing refers to them: so long `held`, where there is one, is one
+  // more. OnOver comes after that. Pre-condition: writable().
+  virtual void Write(std::string_view head, const char* body, size_t bytes,
+                     std::atomic<uint32_t>* held) = 0;
   virtual bool writable() const = 0;
   // Ends it now; what was not sent may be lost.
   virtual void Cancel() = 0;
@@ -72,6 +81,8 @@ class Stream {
   // Names that the peer's certificate has; empty without TLS.
   virtual std::vector<std::string> PeerNames() const = 0;
 
+  // On the port's thread. OnReleased comes once, within a millisecond or so.
+  virtual void Watch() = 0;
   // On the port's thread.
   void set_user(StreamUser* user) { user_ = user; }
   StreamUser* user() const { return user_; }

@@ -47,7 +47,7 @@ void GrpcDomain::Visit::OnWritable(Stream* stream) {
   if (stream == bulk.get() && connector() && !token.empty()) {
     Frame attach = domain->NewFrame(FrameKind::kAttach);
     attach.token = std::exchange(token, {});
-    stream->Write(EncodeFrame(attach), nullptr, 0);
+    stream->Write(EncodeFrame(attach), nullptr, 0, nullptr);
   }
 }
 
@@ -145,7 +145,7 @@ void GrpcDomain::Flush(Visit* visit) {
   if (!visit->out.empty()) {
     const std::string bytes = std::move(visit->out.front());
     visit->out.pop_front();
-    visit->control->Write(bytes, nullptr, 0);
+    visit->control->Write(bytes, nullptr, 0, nullptr);
   } else if (visit->finish) {
     visit->control->Finish();
   }
