@@ -58,7 +58,8 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   // kBadLaunch for an address that is none or is taken, and for one that is not
-  // loopback without a secret.
+  // loopback without a secret. So is a name, other than localhost, that means
+  // this machine alone (host_port.h): ranks of other hosts are to come.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
       const CoordinatorOptions& options);
   ~Coordinator();
