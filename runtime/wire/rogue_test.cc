@@ -108,7 +108,7 @@ TEST_F(RogueTest, BadValuesNameTheirRank) {
   longer.head.copy = 8;
   huge.head.copy = 1000;
   sequence.head.sequence = 1;
-  many.head.count = 5;
+  many.head.count = 9;
   more.head.count = 4;
   kind.head.kind = Frame::kCredit;
   struct Case {

@@ -17,7 +17,7 @@ using actor::Message;
 constexpr uint32_t kMaxValueFrames = 16;
 // Where values are small, a frame has the credits of such a part of a channel's
 // copies: both ends then work for a while before they need each other.
-constexpr uint32_t kCreditPart = 4;
+constexpr uint32_t kCreditPart = 2;
 // As many copies make values go together where they are small: fewer would make
 // both ends wait at each frame.
 constexpr uint32_t kManyCopies = 8;

@@ -48,7 +48,7 @@ TEST_F(WireTest, CreditsAndDataBecomeRequests) {
   }
 }
 
-// Of 16 copies a frame has four credits, and Flush sends what is left. Large
+// Of 16 copies a frame has eight credits, and Flush sends what is left. Large
 // values, and those of few copies, have a frame each.
 TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
   struct Case {
@@ -56,9 +56,10 @@ TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
     uint64_t bytes;
     std::vector<size_t> told;  // after so many acts, from 1
   };
-  for (const Case& c : std::vector<Case>{{16, 4, {0, 0, 0, 4, 4, 4}},
+  for (const Case& c : std::vector<Case>{{16, 4, {0, 0, 0, 0, 0, 0, 0, 8, 8}},
                                          {16, 600, {1, 2, 3, 4, 5, 6}},
-                                         {6, 4, {1, 2, 3, 4, 5, 6}}}) {
+                                         {3, 4, {1, 2, 3}},
+                                         {6, 4, {0, 0, 3, 3, 3, 6}}}) {
     SCOPED_TRACE(absl::StrCat(c.copies, " of ", c.bytes));
     ConnectPair(c.copies, {{"eager_max", "512"}}, c.bytes);
     std::vector<std::string> memory(c.told.size(), std::string(c.bytes, '-'));
@@ -83,7 +84,7 @@ TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
   }
 }
 
-// Four values of 16 copies are one message; the rest goes out in Flush. A full
+// Eight values of 16 copies are one message; the rest goes out in Flush. A full
 // transport keeps what waits.
 TEST_F(WireTest, SmallValuesGoTogether) {
   for (const Options& options : {Options{}, Options{{"eager_max", "512"},
@@ -105,7 +106,7 @@ TEST_F(WireTest, SmallValuesGoTogether) {
       ASSERT_TRUE(receiver().wire->Poll(&any).ok());
       receiver().box->Drain(
           [&](const Message& m) { receiver().got.push_back(m); });
-      EXPECT_EQ(receiver().got.size(), (i + 1) / 4 * 4) << i;
+      EXPECT_EQ(receiver().got.size(), (i + 1) / 8 * 8) << i;
     }
     Pump([&] { return receiver().got.size() == 15; });
     for (uint32_t i = 0; i < 15; ++i) {
@@ -299,10 +300,10 @@ TEST_F(WireTest, LastWordsAreNotLostToASend) {
 
 // Even where no credit is left to say it.
 TEST_F(WireTest, AnAbortThatCannotBeSaidEndsTheConnection) {
-  ConnectPair(4, {{"eager_credits", "1"}, {"max_inflight", "8"}});
-  uint32_t memory[4];
+  ConnectPair(3, {{"eager_credits", "1"}, {"max_inflight", "8"}});
+  uint32_t memory[3];
   // Two receives of frames; the third credit waits with the transport.
-  for (uint32_t i = 0; i < 4; ++i) Grant(&memory[i], 4, i, i);
+  for (uint32_t i = 0; i < 3; ++i) Grant(&memory[i], 4, i, i);
   receiver().wire->Abort(MakeError(ErrorCode::kNotFinite, "loss is nan"));
   absl::Status status = Failure(0);
   EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
