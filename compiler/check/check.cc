@@ -329,8 +329,9 @@ absl::Status CheckPlan(const plan::Plan& plan) {
   WEFT_ASSIGN_OR_RETURN(HappensBefore hb,
                         HappensBefore::Create(spec, periods, run));
   WEFT_RETURN_IF_ERROR(ProveAliases(view, hb));
-  WEFT_RETURN_IF_ERROR(ProveMemory(view, spec, hb));
-  WEFT_RETURN_IF_ERROR(ProveMapped(view, spec, hb));
+  const LiveRanges live(spec, hb);
+  WEFT_RETURN_IF_ERROR(ProveMemory(view, hb, live));
+  WEFT_RETURN_IF_ERROR(ProveMapped(view, hb, live));
   return ArenaProof(view).Run();
 }
 

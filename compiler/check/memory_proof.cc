@@ -383,15 +383,14 @@ absl::Status ProveAliases(const PlanView& view, const HappensBefore& hb) {
   return AliasProof(view, hb).Run();
 }
 
-absl::Status ProveMemory(const PlanView& view, const actor::TableSpec& spec,
-                         const HappensBefore& hb) {
-  LiveRanges live(spec, hb);
+absl::Status ProveMemory(const PlanView& view, const HappensBefore& hb,
+                         const LiveRanges& live) {
   WEFT_RETURN_IF_ERROR(OverlapProof(view, hb, live).Run());
   return ProvePrivate(view);
 }
 
-absl::Status ProveMapped(const PlanView& view, const actor::TableSpec& spec,
-                         const HappensBefore& hb) {
+absl::Status ProveMapped(const PlanView& view, const HappensBefore& hb,
+                         const LiveRanges& live) {
   std::map<uint32_t, MappedEnd> ends;  // by 1 + index of the channel `read`
   for (uint32_t t = 0; t < view.num_tasks(); ++t) {
     const plan::Task& task = view.task(t);
@@ -405,7 +404,6 @@ absl::Status ProveMapped(const PlanView& view, const actor::TableSpec& spec,
       ends[task.channel()].read = static_cast<int>(t);
     }
   }
-  const LiveRanges live(spec, hb);
   for (const auto& [channel, end] : ends) {
     if (end.recv < 0 || end.read < 0) continue;
     for (const plan::OutputPort& out :

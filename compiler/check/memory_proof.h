@@ -16,14 +16,14 @@ absl::Status ProveAliases(const plan::PlanView& view, const HappensBefore& hb);
 
 // kPlanRefuted where two registers share bytes while both hold something, where
 // anything shares bytes with a variable, or where what an actor keeps from act
-// to act is not its own. `spec` is PlanToActorSpec(view).
-absl::Status ProveMemory(const plan::PlanView& view,
-                         const actor::TableSpec& spec, const HappensBefore& hb);
+// to act is not its own. `live`: of the plan's actors.
+absl::Status ProveMemory(const plan::PlanView& view, const HappensBefore& hb,
+                         const LiveRanges& live);
 
 // kPlanRefuted where the owner of what a mapped channel offers may hear that it
 // has been read while a task of this rank still reads it.
-absl::Status ProveMapped(const plan::PlanView& view,
-                         const actor::TableSpec& spec, const HappensBefore& hb);
+absl::Status ProveMapped(const plan::PlanView& view, const HappensBefore& hb,
+                         const LiveRanges& live);
 
 }  // namespace weft::check
 
