@@ -34,6 +34,11 @@ uint32_t ValuesTogether(const plan::Channel& channel) {
       channel.copies() / kCreditPart, ValueFrame::kBytes / bytes));
 }
 
+absl::Status BadFrame(uint32_t rank, absl::string_view why) {
+  return MakeError(ErrorCode::kTransportFailed,
+                   absl::StrCat("a frame from rank ", rank, " ", why));
+}
+
 bool IsDown(const absl::Status& status) {
   return IsError(status, ErrorCode::kPeerLost) ||
          IsError(status, ErrorCode::kCancelled);
@@ -466,39 +471,34 @@ absl::Status Wire::RetryAll() {
 
 absl::StatusOr<std::pair<ProgramWire*, uint32_t>> Wire::ChannelOf(
     const Link& link, const Frame& frame, uint32_t kind) {
-  const auto bad = [&](absl::string_view why) {
-    return MakeError(ErrorCode::kTransportFailed,
-                     absl::StrCat("a frame from rank ", link.rank, " ", why));
-  };
-  if (frame.epoch != epoch_) return bad("is of another job");
-  if (frame.kind != kind) return bad("is of no kind");
+  if (frame.epoch != epoch_) return BadFrame(link.rank, "is of another job");
+  if (frame.kind != kind) return BadFrame(link.rank, "is of no kind");
   auto it = channels_.find(frame.channel);
-  if (it == channels_.end()) return bad("is for no channel of this rank");
+  if (it == channels_.end()) {
+    return BadFrame(link.rank, "is for no channel of this rank");
+  }
   ProgramWire* program = programs_[it->second.first];
   const ProgramWire::Channel& channel = program->channels_[it->second.second];
   const bool values = kind == Frame::kValues;
   if (&links_[channel.link] != &link || frame.count == 0 ||
       channel.receives != values || (values && channel.together == 0)) {
-    return bad(absl::StrCat("does not fit ", channel.name));
+    return BadFrame(link.rank, absl::StrCat("does not fit ", channel.name));
   }
   return std::make_pair(program, it->second.second);
 }
 
 absl::Status Wire::OnFrame(Link* link, uint32_t slot) {
   const Frame frame = link->frames[slot];
-  const auto bad = [&](absl::string_view why) {
-    return MakeError(ErrorCode::kTransportFailed,
-                     absl::StrCat("a frame from rank ", link->rank, " ", why));
-  };
-  if (frame.crc != FrameCrc(frame)) return bad("is damaged");
+  if (frame.crc != FrameCrc(frame)) return BadFrame(link->rank, "is damaged");
   WEFT_ASSIGN_OR_RETURN(const auto at, ChannelOf(*link, frame, Frame::kCredit));
   ProgramWire::Channel& channel = at.first->channels_[at.second];
   if (frame.copy != channel.credits % channel.copies) {
-    return bad(absl::StrCat("does not fit ", channel.name));
+    return BadFrame(link->rank, absl::StrCat("does not fit ", channel.name));
   }
   // More would not fit into the mailbox: the plan has sized it.
   if (channel.credits + frame.count > channel.sends + channel.copies) {
-    return bad(absl::StrCat("is a credit too many for ", channel.name));
+    return BadFrame(link->rank,
+                    absl::StrCat("is a credit too many for ", channel.name));
   }
   Message credit = channel.arrival;
   for (uint32_t i = 0; i < frame.count; ++i) {
