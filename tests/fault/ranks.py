@@ -210,17 +210,24 @@ LAUNCHER_CODE = {"kill": 137, "stop": 138, "exit0": None, "exit1": 1,
 
 # Sockets and descriptors of a process.
 
-def inodes(pid):
-    out = set()
+def descriptors(pid):
+    """Path and target of each; what is closed meanwhile is left out."""
     try:
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            link = os.readlink(f"/proc/{pid}/fd/{name}")
-            found = re.fullmatch(r"socket:\[(\d+)\]", link)
-            if found:
-                out.add(found[1])
+        names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
-        pass
-    return out
+        return
+    for name in names:
+        path = f"/proc/{pid}/fd/{name}"
+        try:
+            yield path, os.readlink(path)
+        except OSError:
+            continue
+
+
+def inodes(pid):
+    found = (re.fullmatch(r"socket:\[(\d+)\]", link)
+             for _, link in descriptors(pid))
+    return {match[1] for match in found if match}
 
 
 ESTABLISHED, TIME_WAIT, LISTEN = "01", "06", "0A"

@@ -142,9 +142,9 @@ class Visitors:
         self.ports = {port for _, port in listening}
         self.coordinator = next(p for p in sorted(self.ports)
                                 if self.is_coordinator(p))
-        self.doors = [f"/proc/{pid}/fd/{n}" for pid in self.pids
-                      for n in os.listdir(f"/proc/{pid}/fd")
-                      if "/weft-shm-" in os.readlink(f"/proc/{pid}/fd/{n}")]
+        self.doors = [path for pid in self.pids
+                      for path, link in ranks.descriptors(pid)
+                      if "/weft-shm-" in link]
         # It says which job it is of.
         text = self.knock(self.coordinator, secret)
         self.job_id = re.search("the coordinator of job '(.*)'", text)[1]
