@@ -182,6 +182,66 @@ OpSchema MakeArgMax() {
   return schema;
 }
 
+// --- Of several operands ---------------------------------------------------
+
+absl::Status InferReduceToAll(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(
+      RequireOneOf(op, "reduction", {"sum", "prod", "max", "min"}));
+  WEFT_RETURN_IF_ERROR(RequireNumeric(op, 0));
+  const TensorType& type = op.input(0);
+  for (int i = 1; i < op.num_inputs(); ++i) {
+    if (op.has_input(i) && op.input(i) == type) continue;
+    return op.Error(ErrorCode::kShapeMismatch,
+                    absl::StrCat("operand ", i, " is not, as operand 0 is, ",
+                                 type.ToString()));
+  }
+  out->assign(op.num_inputs(), type);
+  return absl::OkStatus();
+}
+
+// Two sums of the same number of operands become one as soon as both are there.
+Expr ReduceAsTree(absl::string_view op, absl::Span<const Value> inputs,
+                  NodeEmitter& emit) {
+  std::vector<Expr> sums;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Expr part(emit, inputs[i]);
+    for (size_t bits = i + 1; bits % 2 == 0; bits /= 2) {
+      part = Apply(op, {sums.back(), part});
+      sums.pop_back();
+    }
+    sums.push_back(part);
+  }
+  while (sums.size() > 1) {
+    const Expr right = sums.back();
+    sums.pop_back();
+    sums.back() = Apply(op, {sums.back(), right});
+  }
+  return sums[0];
+}
+
+OpSchema MakeReduceToAll() {
+  OpSchema schema(OpId::kReduceToAll);
+  schema.inputs = {1, kVariadic};
+  schema.outputs = {1, kVariadic};
+  schema.attrs = {AttrSpec::Default("reduction", "sum")};
+  schema.infer = InferReduceToAll;
+  schema.cost = [](const OpView& op) {
+    return Cost{OutputElements(op) * (op.num_inputs() - 1),
+                BytesMoved(op).bytes};
+  };
+  schema.decompose = [](const OpView& op, absl::Span<const Value> inputs,
+                        NodeEmitter& emit) {
+    const std::string& name = op.String("reduction");
+    const absl::string_view by = name == "sum"    ? "Add"
+                                 : name == "prod" ? "Mul"
+                                 : name == "max"  ? "Max"
+                                                  : "Min";
+    const Expr all = ReduceAsTree(by, inputs, emit);
+    return std::vector<Value>(inputs.size(), all.value());
+  };
+  return schema;
+}
+
 }  // namespace
 
 void RegisterReduceOps(OpRegistry* registry) {
@@ -191,6 +251,7 @@ void RegisterReduceOps(OpRegistry* registry) {
   registry->Add(MakeReduce(OpId::kReduceMin, Needs::kElements, ChoiceGradient));
   registry->Add(MakeReduce(OpId::kReduceProd, Needs::kNumeric, ProdGradient));
   registry->Add(MakeArgMax());
+  registry->Add(MakeReduceToAll());
 }
 
 }  // namespace weft

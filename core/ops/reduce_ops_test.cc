@@ -126,6 +126,43 @@ TEST(ReduceTest, MeanDecomposes) {
   }
 }
 
+OpCase ReduceToAll(const std::string& reduction, std::vector<double> values) {
+  OpCase c{"weft.ReduceToAll", {{"reduction", reduction}}, {}};
+  for (double v : values) c.inputs.push_back(Literal::Of<double>({1}, {v}));
+  c.num_outputs = static_cast<int>(values.size());
+  return c;
+}
+
+TEST(ReduceToAllTest, GivesTheSameToAll) {
+  for (const auto& [reduction, want] :
+       std::vector<std::pair<std::string, double>>{
+           {"sum", 7}, {"prod", 8}, {"max", 4}, {"min", 1}}) {
+    const OpCase c = ReduceToAll(reduction, {4, 1, 2});
+    absl::StatusOr<std::vector<Literal>> results = RunOp(c);
+    ASSERT_TRUE(results.ok()) << results.status();
+    ASSERT_EQ(results->size(), 3u);
+    for (const Literal& y : *results) EXPECT_EQ(y.data<double>()[0], want);
+    EXPECT_EQ(CheckDecomposition(c), absl::OkStatus()) << reduction;
+  }
+}
+
+TEST(ReduceToAllTest, IsATreeByPosition) {
+  const double big = 9007199254740992;  // 2^53: its neighbours are 2 away
+  // One by one each 1 would be lost.
+  EXPECT_THAT(ResultOf(ReduceToAll("sum", {big, 1, 1, 1})),
+              ElementsAre(big + 2));
+  EXPECT_EQ(CheckDecomposition(ReduceToAll("sum", {big, 1, 1, 1, 1, 1, 1})),
+            absl::OkStatus());
+}
+
+TEST(ReduceToAllTest, RefusesUnlikeOperands) {
+  EXPECT_THAT(InferText("weft.ReduceToAll", {}, {"f32[2]", "f32[3]"}, 2),
+              ErrorWith("WEFT-2004", {"operand 1", "f32[2]"}));
+  EXPECT_THAT(InferText("weft.ReduceToAll", {{"reduction", "mean"}},
+                        {"f32[2]", "f32[2]"}, 2),
+              ErrorWith("WEFT-2003", {"reduction", "mean"}));
+}
+
 TEST(ReduceTest, CostCountsTheOperand) {
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).flops, 200);
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).bytes, 804);

@@ -106,6 +106,35 @@ absl::Status ArgMax(const OpView& op, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
+// Of the operands as a balanced tree, element by element.
+absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
+                         std::vector<Tensor>* out) {
+  const std::string& name = op.String("reduction");
+  const OpId combine = name == "sum"    ? OpId::kAdd
+                       : name == "prod" ? OpId::kMul
+                       : name == "max"  ? OpId::kMax
+                                        : OpId::kMin;
+  const DType dtype = op.input(0).dtype;
+  const auto both = [&](double a, double b) {
+    return IsInteger(dtype) ? IntegerValue(combine, dtype, a, b)
+                            : ScalarValue(combine, a, b);
+  };
+  for (size_t i = 0; i < in[0].v.size(); ++i) {
+    std::vector<double> row;
+    for (const Tensor& x : in) row.push_back(x.v[i]);
+    // Neighbours, then neighbours of these; what is left over is last.
+    while (row.size() > 1) {
+      std::vector<double> half;
+      for (size_t k = 0; k < row.size(); k += 2) {
+        half.push_back(k + 1 < row.size() ? both(row[k], row[k + 1]) : row[k]);
+      }
+      row = std::move(half);
+    }
+    for (Tensor& y : *out) y.v[i] = row[0];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddReduceEvaluators(EvaluatorTable* table) {
@@ -115,6 +144,7 @@ void AddReduceEvaluators(EvaluatorTable* table) {
   table->Add(OpId::kReduceMin, FoldWith(OpId::kMin, kInfinity));
   table->Add(OpId::kReduceMean, Mean);
   table->Add(OpId::kArgMax, ArgMax);
+  table->Add(OpId::kReduceToAll, ReduceToAll);
 }
 
 }  // namespace reference

@@ -273,6 +273,7 @@ std::map<std::string, std::string> OpsWithoutSignatures() {
       {"weft.Output", "the session gets the whole"},
       {"weft.Send", later},
       {"weft.Recv", later},
+      {"weft.ReduceToAll", later},
   };
 }
 
