@@ -156,6 +156,9 @@ typedef struct weft_transport_op {
   uint64_t cookie; /* comes back with COMPLETED */
 } weft_transport_op;
 
+/* Of mem_alloc_shared and mem_map: peers write it, too. */
+#define WEFT_SHARED_WRITABLE 1u
+
 /* Of ep_close: the peer sees what it would see if this process died
  * (WEFT_PEER_LOST), not an orderly end (WEFT_CANCELED). */
 #define WEFT_EP_ABORT 1u
@@ -255,24 +258,28 @@ typedef struct weft_transport_api {
                      weft_status* status);
 
   /* Optional, all or none: memory that the peer of an endpoint sees. Peers
-   * read; only the owner writes. What it wrote is visible to a peer once a
-   * message posted after the write has reached it; that a peer has read it,
-   * only a message of the peer tells. A plugin maps it so that a peer's write
+   * read; only the owner writes, unless the memory is WEFT_SHARED_WRITABLE.
+   * What one wrote is visible to another once a message posted after the write
+   * has reached it; that it has been read, only a message of the reader tells.
+   * Where only the owner writes, a plugin maps it so that a peer's write
    * faults, where it can. */
   /* 11, 12. Zeroed, aligned to 64 bytes or more; at least one byte. It lasts
-   * until its owner has freed it and the last peer has unmapped it. */
+   * until its owner has freed it and the last peer has unmapped it. `flags`:
+   * WEFT_SHARED_*; others are WEFT_INVALID. */
   weft_code (*mem_alloc_shared)(weft_domain* domain, uint64_t bytes,
-                                weft_mr* out, void** host, weft_status* status);
+                                uint32_t flags, weft_mr* out, void** host,
+                                weft_status* status);
   weft_code (*mem_free_shared)(weft_domain* domain, weft_mr mr,
                                weft_status* status);
   /* 13. For any peer of the domain; good until it is freed. */
   weft_code (*mem_pack)(weft_domain* domain, weft_mr mr, weft_blob* key,
                         weft_status* status);
   /* 14, 15. `ep` leads to the owner. The mapping survives the endpoint. A key
-   * of another's, or one of memory that is freed, is WEFT_INVALID. */
+   * of another's, or one of memory that is freed, is WEFT_INVALID. `flags` are
+   * those of its owner: without WEFT_SHARED_WRITABLE it is to be read only. */
   weft_code (*mem_map)(weft_domain* domain, weft_endpoint ep,
-                       const weft_blob* key, const void** host, uint64_t* bytes,
-                       weft_status* status);
+                       const weft_blob* key, void** host, uint64_t* bytes,
+                       uint32_t* flags, weft_status* status);
   weft_code (*mem_unmap)(weft_domain* domain, const void* host,
                          weft_status* status);
 

@@ -348,13 +348,15 @@ absl::Status Domain::Close(
 
 // ---- Shared memory ---------------------------------------------------------
 
-absl::StatusOr<SharedMemory> Domain::AllocShared(uint64_t bytes) {
+absl::StatusOr<SharedMemory> Domain::AllocShared(uint64_t bytes,
+                                                 bool writable) {
   if (!info_.shared_memory) return Missing(*plugin_, "mem_alloc_shared");
   SharedMemory memory;
   memory.bytes = bytes;
   weft_status status = NewStatus();
   const weft_code code =
-      api_.mem_alloc_shared(handle_, bytes, &memory.mr, &memory.host, &status);
+      api_.mem_alloc_shared(handle_, bytes, writable ? WEFT_SHARED_WRITABLE : 0,
+                            &memory.mr, &memory.host, &status);
   if (code != WEFT_OK) {
     return Annotate(Fail("mem_alloc_shared", code, status),
                     absl::StrCat(bytes, " bytes"));
@@ -386,10 +388,12 @@ absl::StatusOr<MappedMemory> Domain::Map(uint64_t endpoint,
   if (!info_.shared_memory) return Missing(*plugin_, "mem_map");
   WEFT_ASSIGN_OR_RETURN(const weft_blob blob, ToBlob(key, "a key"));
   MappedMemory memory;
+  uint32_t flags = 0;
   weft_status status = NewStatus();
   const weft_code code = api_.mem_map(handle_, endpoint, &blob, &memory.host,
-                                      &memory.bytes, &status);
+                                      &memory.bytes, &flags, &status);
   if (code != WEFT_OK) return Fail("mem_map", code, status);
+  memory.writable = (flags & WEFT_SHARED_WRITABLE) != 0;
   ++shared_live_;
   return memory;
 }

@@ -104,10 +104,11 @@ struct SharedMemory {
   uint64_t bytes = 0;
 };
 
-// Memory of a peer, which alone writes it.
+// Memory of a peer, to be written only where it is `writable`.
 struct MappedMemory {
-  const void* host = nullptr;
+  void* host = nullptr;
   uint64_t bytes = 0;
+  bool writable = false;
 };
 
 // Differs from `seen`, and its waiters are woken, once Poll may have something.
@@ -195,10 +196,12 @@ class Domain {
   // Zeroes where the plugin does not count.
   absl::StatusOr<weft_transport_stats> Stats();
 
-  // Memory that peers map, to read. Pre-condition of these:
-  // info().shared_memory, else kPluginAbi. A key may be sent to any peer; Map
-  // wants the endpoint that leads to the owner, and the mapping survives it.
-  absl::StatusOr<SharedMemory> AllocShared(uint64_t bytes);
+  // Memory that peers map, to read or, where it is `writable`, to write, too.
+  // Pre-condition of these: info().shared_memory, else kPluginAbi. A key may be
+  // sent to any peer; Map wants the endpoint that leads to the owner, and the
+  // mapping survives it.
+  absl::StatusOr<SharedMemory> AllocShared(uint64_t bytes,
+                                           bool writable = false);
   absl::Status FreeShared(weft_mr mr);
   absl::StatusOr<std::string> PackShared(weft_mr mr);
   absl::StatusOr<MappedMemory> Map(uint64_t endpoint, absl::string_view key);

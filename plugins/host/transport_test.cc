@@ -199,8 +199,8 @@ TEST(TransportTablesTest, RequiredFunctions) {
 
 TEST(TransportTablesTest, OptionalFunctions) {
   Tables some;
-  some.api.mem_map = [](weft_domain*, weft_endpoint, const weft_blob*,
-                        const void**, uint64_t*,
+  some.api.mem_map = [](weft_domain*, weft_endpoint, const weft_blob*, void**,
+                        uint64_t*, uint32_t*,
                         weft_status*) -> weft_code { return 0; };
   ExpectCode(some.Adopt().status(), ErrorCode::kPluginBroken,
              "1 of the 5 functions for shared memory");

@@ -103,10 +103,11 @@ class EventWriter {
   uint32_t count_ = 0;
 };
 
-// Memory of a peer: to read.
+// Memory of a peer: to read, and to write only where it is `writable`.
 struct SharedRegion {
-  const void* host = nullptr;
+  void* host = nullptr;
   uint64_t bytes = 0;
+  bool writable = false;
 };
 
 // Differs from `seen` once there may be something to poll.
@@ -148,7 +149,9 @@ class TransportDomain {
   virtual weft_transport_stats Stats() = 0;
 
   // Where kSharedMemory says so.
-  virtual weft_mr AllocShared(uint64_t bytes, void** host) { throw None(); }
+  virtual weft_mr AllocShared(uint64_t bytes, bool writable, void** host) {
+    throw None();
+  }
   virtual void FreeShared(weft_mr mr) { throw None(); }
   virtual std::string PackShared(weft_mr mr) { throw None(); }
   virtual SharedRegion Map(weft_endpoint ep, std::string_view key) {
@@ -322,11 +325,15 @@ class TransportTables {
   }
 
   static weft_code MemAllocShared(weft_domain* domain, uint64_t bytes,
-                                  weft_mr* out, void** host,
+                                  uint32_t flags, weft_mr* out, void** host,
                                   weft_status* status) {
     return Guard(status, [&] {
       if (bytes == 0) throw Error(WEFT_INVALID, "no bytes asked for");
-      *out = From(domain)->domain->AllocShared(bytes, host);
+      if ((flags & ~WEFT_SHARED_WRITABLE) != 0) {
+        throw Error(WEFT_INVALID, "unknown flags");
+      }
+      *out = From(domain)->domain->AllocShared(
+          bytes, (flags & WEFT_SHARED_WRITABLE) != 0, host);
     });
   }
 
@@ -342,13 +349,14 @@ class TransportTables {
   }
 
   static weft_code MemMap(weft_domain* domain, weft_endpoint ep,
-                          const weft_blob* key, const void** host,
-                          uint64_t* bytes, weft_status* status) {
+                          const weft_blob* key, void** host, uint64_t* bytes,
+                          uint32_t* flags, weft_status* status) {
     return Guard(status, [&] {
       const SharedRegion region =
           From(domain)->domain->Map(ep, Bytes(key, "the key"));
       *host = region.host;
       *bytes = region.bytes;
+      *flags = region.writable ? WEFT_SHARED_WRITABLE : 0;
     });
   }
 

@@ -47,10 +47,10 @@ absl::StatusOr<SharedValues> ParseSharedValues(absl::string_view text) {
 
 // ---- Of a wire --------------------------------------------------------------
 
-absl::Status Wire::AllocShared(uint64_t bytes) {
+absl::Status Wire::AllocShared(uint64_t bytes, bool writable) {
   for (const std::unique_ptr<Domain>& domain : domains_) {
     if (domain == nullptr || !domain->info().shared_memory) continue;
-    WEFT_ASSIGN_OR_RETURN(shared_, domain->AllocShared(bytes));
+    WEFT_ASSIGN_OR_RETURN(shared_, domain->AllocShared(bytes, writable));
     shared_domain_ = domain.get();
     return absl::OkStatus();
   }
@@ -95,7 +95,8 @@ absl::StatusOr<PeerValues> Wire::ExchangeAll(
                          v.offset, " of ", link.mapped.bytes));
       }
       PeerValue& value = out[{link.rank, v.channel}];
-      value.host = static_cast<const char*>(link.mapped.host) + v.offset;
+      value.host = static_cast<char*>(link.mapped.host) + v.offset;
+      value.writable = link.mapped.writable;
       value.stride = v.stride;
       value.room = link.mapped.bytes - v.offset;
     }

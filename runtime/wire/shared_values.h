@@ -37,11 +37,13 @@ std::string SharedValuesText(const SharedValues& values);
 // kTransportFailed for what is no such text.
 absl::StatusOr<SharedValues> ParseSharedValues(absl::string_view text);
 
-// A value of another rank in this process's memory.
+// A value of another rank in this process's memory: to read, and to write only
+// where it is `writable`.
 struct PeerValue {
-  const char* host = nullptr;
+  char* host = nullptr;
   uint64_t stride = 0;
   uint64_t room = 0;  // bytes from `host` to the end of what is mapped
+  bool writable = false;
 };
 
 // By rank that has it, and channel id.

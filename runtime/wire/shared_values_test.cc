@@ -74,6 +74,19 @@ TEST_F(SharedMemoryTest, ValuesAreReadWhereTheyLie) {
   EXPECT_EQ(std::string(values[2]->at({0, 11}).host + 64, 4), "here");
 }
 
+TEST_F(SharedMemoryTest, ValuesAreWrittenWhereTheirOwnerLetsOthers) {
+  for (const absl::Status& s : Connect(2)) ASSERT_TRUE(s.ok()) << s;
+  ASSERT_TRUE(ranks_[0].wire->AllocShared(4096, /*writable=*/true).ok());
+  ASSERT_TRUE(ranks_[1].wire->AllocShared(4096).ok());
+  const auto values = Exchange({{{1, 10, 64, 0}}, {{0, 11, 64, 0}}});
+  for (const auto& v : values) ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_FALSE(values[0]->at({1, 11}).writable);
+  const PeerValue& value = values[1]->at({0, 10});
+  ASSERT_TRUE(value.writable);
+  std::memcpy(value.host, "there", 5);
+  EXPECT_EQ(std::string(ranks_[0].wire->shared() + 64, 5), "there");
+}
+
 TEST_F(SharedMemoryTest, WhatCannotBeIsRefusedByWhoHearsIt) {
   for (const absl::Status& s : Connect(2)) ASSERT_TRUE(s.ok()) << s;
   ASSERT_TRUE(ranks_[0].wire->AllocShared(4096).ok());

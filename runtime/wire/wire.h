@@ -183,9 +183,10 @@ class Wire {
       const plan::PlanView& view, uint32_t first_index,
       std::vector<Port> ports);
 
-  // Memory of this rank that others read: one block, zeroed, once, before
-  // ExchangeShared. kTransportFailed where no transport maps memory.
-  absl::Status AllocShared(uint64_t bytes);
+  // Memory of this rank that others read and, where it is `writable`, write,
+  // too: one block, zeroed, once, before ExchangeShared. kTransportFailed where
+  // no transport maps memory.
+  absl::Status AllocShared(uint64_t bytes, bool writable = false);
   char* shared() const { return static_cast<char*>(shared_.host); }
   // Tells the others where values of mapped channels lie in it, and hears where
   // theirs lie; all ranks call it together. Mapped until the end of the wire.

@@ -237,8 +237,9 @@ weft_transport_stats LoopbackDomain::Stats() {
 
 // ---- Shared memory ---------------------------------------------------------
 
-weft_mr LoopbackDomain::AllocShared(uint64_t bytes, void** host) {
-  auto block = std::make_shared<Block>(id_, bytes);
+weft_mr LoopbackDomain::AllocShared(uint64_t bytes, bool writable,
+                                    void** host) {
+  auto block = std::make_shared<Block>(id_, bytes, writable);
   const weft_mr mr = Hub::Get().NewId();
   std::lock_guard<std::mutex> lock(mu_);
   CheckOpen();
@@ -280,7 +281,7 @@ weft_sdk::SharedRegion LoopbackDomain::Map(weft_endpoint ep,
   Mapping& mapping = mappings_[block->host];
   ++mapping.count;
   mapping.block = block;
-  return {block->host, block->bytes};
+  return {block->host, block->bytes, block->writable};
 }
 
 void LoopbackDomain::Unmap(const void* host) {

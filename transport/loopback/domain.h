@@ -50,7 +50,7 @@ class LoopbackDomain : public weft_sdk::TransportDomain,
   bool Wait(uint64_t timeout_ns) override { return mailbox_->Wait(timeout_ns); }
   weft_transport_stats Stats() override;
 
-  weft_mr AllocShared(uint64_t bytes, void** host) override;
+  weft_mr AllocShared(uint64_t bytes, bool writable, void** host) override;
   void FreeShared(weft_mr mr) override;
   std::string PackShared(weft_mr mr) override;
   weft_sdk::SharedRegion Map(weft_endpoint ep, std::string_view key) override;

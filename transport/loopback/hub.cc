@@ -40,8 +40,8 @@ std::shared_ptr<T> Find(const std::map<uint64_t, std::weak_ptr<T>>& map,
 
 }  // namespace
 
-Block::Block(uint64_t owner, uint64_t bytes)
-    : owner(owner), bytes(bytes), host(Obtain(bytes)) {}
+Block::Block(uint64_t owner, uint64_t bytes, bool writable)
+    : owner(owner), bytes(bytes), writable(writable), host(Obtain(bytes)) {}
 
 Block::~Block() { std::free(host); }
 

@@ -25,14 +25,15 @@ class LoopbackDomain;
 
 // Memory of one domain; freed with the last pointer to it.
 struct Block {
-  Block(uint64_t owner, uint64_t bytes);
+  Block(uint64_t owner, uint64_t bytes, bool writable);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   const uint64_t owner;  // id of the domain
   const uint64_t bytes;
-  void* const host;  // zeroed
+  const bool writable;  // by others, who can write it in any case
+  void* const host;     // zeroed
 };
 
 class Hub {

@@ -31,9 +31,10 @@ bool LooksLikeMemory(const std::string& path) {
 
 }  // namespace
 
-Block::Block(const std::string& token, uint64_t id, uint64_t bytes)
+Block::Block(const std::string& token, uint64_t id, uint64_t bytes,
+             bool writable)
     : bytes_(bytes),
-      own_(NewOwn(kWhat, WithPages(bytes))),
+      own_(NewOwn(kWhat, WithPages(bytes), writable)),
       name_{static_cast<uint64_t>(getpid()),
             static_cast<uint64_t>(own_.fd.get()), token, id} {
   BlockPage& page = *own_.mapping.At<BlockPage>(0);
@@ -46,11 +47,12 @@ Mapped::Mapped(const DoorName& name) {
   const weft_sdk::Error none(WEFT_INVALID,
                              "the memory of this key is not there (any more)");
   if (!LooksLikeMemory(name.path())) throw none;
-  const Fd fd(open(name.path().c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(open(name.path().c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) throw none;
   const uint64_t all = SealedBytes(fd);
   if (all < kPage) throw none;
-  mapping_ = MapToRead(fd, all);
+  writable_ = WritableByAll(fd);
+  mapping_ = writable_ ? MapSealed(fd, all) : MapToRead(fd, all);
   const BlockPage& page = *mapping_.At<BlockPage>(0);
   bytes_ = page.bytes;
   if (page.freed.load() != 0 || page.id != name.id || bytes_ == 0 ||

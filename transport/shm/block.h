@@ -7,8 +7,10 @@
 //   page 0         who made it: token, id, bytes; and whether it is freed
 //   page 1 ...     the bytes, zeroed
 //
-// The owner alone can write either: a write of a peer to what it mapped is a
-// fault (SIGSEGV), and the kernel lets it map nothing else.
+// Unless peers are to write it, too, the owner alone can write either: a write
+// of a peer to what it mapped is a fault (SIGSEGV), and the kernel lets it map
+// nothing else. What peers write they can spoil, page 0 with it: that misleads
+// who maps it later, never beyond the memory.
 //
 // Threading: thread-compatible. The memory lasts until the last mapping ends.
 #ifndef WEFT_TRANSPORT_SHM_BLOCK_H_
@@ -34,7 +36,7 @@ struct BlockPage {
 class Block {
  public:
   // Throws weft_sdk::Error(WEFT_OOM).
-  Block(const std::string& token, uint64_t id, uint64_t bytes);
+  Block(const std::string& token, uint64_t id, uint64_t bytes, bool writable);
   // Mapped no more from now on.
   ~Block() { own_.mapping.At<BlockPage>(0)->freed.store(1); }
 
@@ -53,10 +55,12 @@ class Mapped {
   // Throws weft_sdk::Error(WEFT_INVALID) where nothing of that name is there.
   explicit Mapped(const DoorName& name);
 
-  const void* host() const { return mapping_.base() + kPage; }
+  void* host() const { return mapping_.base() + kPage; }
   uint64_t bytes() const { return bytes_; }
+  bool writable() const { return writable_; }
 
  private:
+  bool writable_;
   Mapping mapping_;
   uint64_t bytes_;
 };

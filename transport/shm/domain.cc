@@ -259,7 +259,7 @@ weft_transport_stats ShmDomain::Stats() {
 
 // ---- Shared memory ---------------------------------------------------------
 
-weft_mr ShmDomain::AllocShared(uint64_t bytes, void** host) {
+weft_mr ShmDomain::AllocShared(uint64_t bytes, bool writable, void** host) {
   weft_mr mr;
   {
     Locked lock(this);
@@ -267,7 +267,7 @@ weft_mr ShmDomain::AllocShared(uint64_t bytes, void** host) {
     mr = ++last_id_;
   }
   // Zeroing it takes long: no lock.
-  auto block = std::make_unique<Block>(secret_, mr, bytes);
+  auto block = std::make_unique<Block>(secret_, mr, bytes, writable);
   *host = block->host();
   Locked lock(this);
   CheckOpen();
@@ -303,7 +303,8 @@ weft_sdk::SharedRegion ShmDomain::Map(weft_endpoint ep, std::string_view key) {
                                   std::to_string(connection.rank()) + " has");
   }
   auto mapped = std::make_unique<Mapped>(*name);
-  const weft_sdk::SharedRegion region{mapped->host(), mapped->bytes()};
+  const weft_sdk::SharedRegion region{mapped->host(), mapped->bytes(),
+                                      mapped->writable()};
   mappings_[region.host] = std::move(mapped);
   return region;
 }

@@ -88,13 +88,18 @@ Fd NewSealed(const char* what, uint64_t bytes) {
   return fd;
 }
 
-Own NewOwn(const char* what, uint64_t bytes) {
+Own NewOwn(const char* what, uint64_t bytes, bool writable_by_all) {
   const std::string name = std::string("weft ") + what;
   Own own{NewMemory(name, bytes), {}};
   own.mapping = Map(own.fd, bytes, PROT_READ | PROT_WRITE);
   // What is mapped already stays writable.
-  Seal(name, own.fd, kSizeSeals | F_SEAL_FUTURE_WRITE);
+  Seal(name, own.fd, kSizeSeals | (writable_by_all ? 0 : F_SEAL_FUTURE_WRITE));
   return own;
+}
+
+bool WritableByAll(const Fd& fd) {
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  return seals >= 0 && (seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)) == 0;
 }
 
 uint64_t SealedBytes(const Fd& fd) {

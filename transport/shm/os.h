@@ -2,7 +2,7 @@
 //
 //   Fd memory = NewSealed("segment", bytes);   // throws weft_sdk::Error
 //   Mapping mapping = MapSealed(memory, bytes);
-//   Own own = NewOwn("memory", bytes);         // writable here, nowhere else
+//   Own own = NewOwn("memory", bytes, false);  // writable here, nowhere else
 //   Mapping theirs = MapToRead(fd, SealedBytes(fd));
 //
 // Memory that NewSealed or NewOwn made keeps its size for ever, and every page
@@ -65,13 +65,15 @@ class Mapping {
 
 // Zeroed memory without a name. WEFT_OOM where the machine has not so much.
 Fd NewSealed(const char* what, uint64_t bytes);
-// The same, but once this has it mapped, nobody can map it to write any more,
-// nor write to it in another way.
+// The same, mapped. Unless `writable_by_all`, nobody can map it to write any
+// more, nor write to it in another way.
 struct Own {
   Fd fd;
   Mapping mapping;
 };
-Own NewOwn(const char* what, uint64_t bytes);
+Own NewOwn(const char* what, uint64_t bytes, bool writable_by_all);
+// What NewOwn was told.
+bool WritableByAll(const Fd& fd);
 // WEFT_INVALID where `fd` is not sealed memory of that size.
 Mapping MapSealed(const Fd& fd, uint64_t bytes);
 // `fd` need not be writable.

@@ -209,7 +209,7 @@ TEST_P(ShmTest, OnlyTheOwnerWritesWhatPeersMap) {
   const pid_t writer = fork();
   if (writer == 0) {
     signal(SIGSEGV, SIG_DFL);  // a sanitizer has its own
-    const_cast<volatile char*>(static_cast<const char*>(mapped.host))[99] = 'y';
+    static_cast<volatile char*>(mapped.host)[99] = 'y';
     _exit(0);
   }
   int status = 0;
@@ -231,6 +231,43 @@ TEST_P(ShmTest, OnlyTheOwnerWritesWhatPeersMap) {
   EXPECT_EQ(static_cast<char*>(memory.host)[99], 'x');
   EXPECT_TRUE(nodes[0]->domain().Unmap(mapped.host).ok());
   EXPECT_TRUE(nodes[1]->domain().FreeShared(memory.mr).ok());
+}
+
+// The other process writes what its owner lets it write, and dies.
+TEST_P(ShmTest, WhatAPeerWroteOutlivesIt) {
+  OtherProcess other([&](const std::string& address) {
+    auto node = Join(address);
+    std::string key(kKeyBytes, '\0');
+    const uint64_t has_key = node->Recv(1, 1, &key);
+    PumpThese({node.get()}, [&] { return node->done(has_key); });
+    const MappedMemory mapped =
+        node->domain()
+            .Map(node->to(1),
+                 std::string(absl::StripTrailingAsciiWhitespace(key)))
+            .value();
+    std::memset(mapped.host, 'p', mapped.bytes);
+    const uint64_t sent = node->Send(1, 2, "written");
+    PumpThese({node.get()}, [&] { return node->done(sent); });
+    pause();
+  });
+  auto node = Open(Config(1, 2));
+  other.Tell(node->domain().Listen().value());
+  PumpThese({node.get()}, [&] { return node->connected(0); });
+  const SharedMemory memory =
+      node->domain().AllocShared(100, /*writable=*/true).value();
+  std::string key = node->domain().PackShared(memory.mr).value();
+  key.resize(kKeyBytes, ' ');
+  node->Send(0, 1, key);
+  std::string word(7, '\0');
+  const uint64_t written = node->Recv(0, 2, &word);
+  PumpThese({node.get()}, [&] { return node->done(written); });
+  EXPECT_EQ(word, "written");
+  other.Kill();
+  PumpThese({node.get()},
+            [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+  EXPECT_EQ(std::string(static_cast<const char*>(memory.host), 100),
+            std::string(100, 'p'));
+  EXPECT_TRUE(node->domain().FreeShared(memory.mr).ok());
 }
 
 // A rank that was killed comes back as what it was not before.

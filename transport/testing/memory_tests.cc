@@ -32,6 +32,7 @@ TEST_P(TransportTest, PeersReadMappedMemory) {
     Domain& domain = nodes[peer]->domain();
     const MappedMemory mapped = domain.Map(nodes[peer]->to(1), key).value();
     ASSERT_EQ(mapped.bytes, 1000u);
+    EXPECT_FALSE(mapped.writable);
     const char* theirs = static_cast<const char*>(mapped.host);
     for (uint64_t round : {0, 1, 2}) {
       std::memcpy(mine, Pattern(peer + round, 1000).data(), 1000);
@@ -45,6 +46,65 @@ TEST_P(TransportTest, PeersReadMappedMemory) {
   }
   EXPECT_TRUE(owner.FreeShared(memory.mr).ok());
   EXPECT_EQ(owner.Stats().value().shared_bytes, 0u);
+}
+
+TEST_P(TransportTest, PeersWriteWhatIsWritable) {
+  WEFT_NEEDS_SHARED_MEMORY();
+  Nodes nodes = Mesh(3);
+  Domain& owner = nodes[1]->domain();
+  const SharedMemory memory =
+      owner.AllocShared(1000, /*writable=*/true).value();
+  const char* mine = static_cast<const char*>(memory.host);
+  EXPECT_EQ(std::string(mine, 1000), std::string(1000, '\0'));
+  const std::string key = owner.PackShared(memory.mr).value();
+  const MappedMemory maps[] = {
+      nodes[0]->domain().Map(nodes[0]->to(1), key).value(),
+      nodes[2]->domain().Map(nodes[2]->to(1), key).value()};
+  for (uint32_t m : {0u, 1u}) {
+    const uint32_t peer = 2 * m;
+    ASSERT_TRUE(maps[m].writable);
+    ASSERT_EQ(maps[m].bytes, 1000u);
+    char* theirs = static_cast<char*>(maps[m].host);
+    std::memcpy(theirs, Pattern(peer, 1000).data(), 1000);
+    Signal(nodes, peer, 1, 10 + peer);
+    EXPECT_EQ(std::string(mine, 1000), Pattern(peer, 1000));
+    Signal(nodes, 1, 2 - peer, 20 + peer);
+    EXPECT_EQ(std::string(static_cast<const char*>(maps[1 - m].host), 1000),
+              Pattern(peer, 1000))
+        << "what one peer wrote another sees";
+    // Not to be written again before the other says that it has read it.
+    Signal(nodes, 2 - peer, peer, 30 + peer);
+  }
+  for (uint32_t m : {0u, 1u}) {
+    EXPECT_TRUE(nodes[2 * m]->domain().Unmap(maps[m].host).ok());
+  }
+  EXPECT_TRUE(owner.FreeShared(memory.mr).ok());
+}
+
+// Of several MiB and a few bytes: as what is small.
+TEST_P(TransportTest, LargeSharedMemoryIsThereToTheLastByte) {
+  WEFT_NEEDS_SHARED_MEMORY();
+  constexpr uint64_t kBytes = (uint64_t{5} << 20) + 17;
+  Nodes nodes = Mesh(2);
+  Domain& owner = nodes[1]->domain();
+  Domain& peer = nodes[0]->domain();
+  for (bool writable : {false, true}) {
+    const SharedMemory memory = owner.AllocShared(kBytes, writable).value();
+    EXPECT_EQ(memory.bytes, kBytes);
+    EXPECT_EQ(owner.Stats().value().shared_bytes, kBytes);
+    char* mine = static_cast<char*>(memory.host);
+    EXPECT_EQ(std::string(mine, kBytes), std::string(kBytes, '\0'));
+    const std::string bytes = Pattern(writable, kBytes);
+    std::memcpy(mine, bytes.data(), kBytes);
+    const std::string key = owner.PackShared(memory.mr).value();
+    const MappedMemory mapped = peer.Map(nodes[0]->to(1), key).value();
+    EXPECT_EQ(mapped.bytes, kBytes);
+    EXPECT_EQ(mapped.writable, writable);
+    EXPECT_EQ(std::string(static_cast<const char*>(mapped.host), kBytes),
+              bytes);
+    EXPECT_TRUE(peer.Unmap(mapped.host).ok());
+    EXPECT_TRUE(owner.FreeShared(memory.mr).ok());
+  }
 }
 
 TEST_P(TransportTest, SharedMemoryOutlivesItsOwnerAndTheEndpoint) {
