@@ -16,7 +16,8 @@ constexpr char kWhat[] = "memory";
 // All that a mapping takes. No overflow of 64 bits, nor of off_t.
 uint64_t WithPages(uint64_t bytes) {
   if (bytes > uint64_t{1} << 62) throw std::bad_alloc();
-  return kPage + ((bytes + kPage - 1) & -kPage);
+  const uint64_t page = bytes < kHugePage ? kPage : kHugePage;
+  return (kPage + bytes + page - 1) & -page;
 }
 
 // Whether the descriptor is of sealed memory of this plugin, before it is

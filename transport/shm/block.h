@@ -12,6 +12,8 @@
 // nothing else. What peers write they can spoil, page 0 with it: that misleads
 // who maps it later, never beyond the memory.
 //
+// From 2 MiB on a block lies in huge pages, where the system gives them.
+//
 // Threading: thread-compatible. The memory lasts until the last mapping ends.
 #ifndef WEFT_TRANSPORT_SHM_BLOCK_H_
 #define WEFT_TRANSPORT_SHM_BLOCK_H_

@@ -22,6 +22,7 @@ namespace {
 using weft_sdk::Error;
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1
 
 [[noreturn]] void ThrowErrno(const std::string& what) {
   const bool full = errno == ENOMEM || errno == ENOSPC || errno == EFBIG;
@@ -37,11 +38,19 @@ void CheckPhysical(const std::string& what, uint64_t bytes) {
                             " bytes are more than this machine has");
 }
 
-// All pages are there; no seals.
+// No page is there yet; no seals.
 Fd NewMemory(const std::string& name, uint64_t bytes) {
   CheckPhysical(name, bytes);
   Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) ThrowErrno(name + ": memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    ThrowErrno(name + ": ftruncate");
+  }
+  return fd;
+}
+
+// All pages are there.
+void Fill(const std::string& name, const Fd& fd, uint64_t bytes) {
   int failed;
   do {
     failed = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
@@ -49,7 +58,16 @@ Fd NewMemory(const std::string& name, uint64_t bytes) {
   if (failed != 0) {
     ThrowErrno(name + ": " + std::to_string(bytes) + " bytes");
   }
-  return fd;
+}
+
+// Before Fill: all that can be huge pages is, if the system will. It makes one
+// of what has a page at least.
+void FillHuge(const Fd& fd, const Mapping& mapping, uint64_t bytes) {
+  const uint64_t whole = bytes & -kHugePage;
+  for (uint64_t at = 0; at < whole; at += kHugePage) {
+    if (fallocate(fd.get(), 0, static_cast<off_t>(at), 1) != 0) return;
+  }
+  if (whole != 0) madvise(mapping.base(), whole, kCollapse);
 }
 
 void Seal(const std::string& name, const Fd& fd, int seals) {
@@ -58,10 +76,30 @@ void Seal(const std::string& name, const Fd& fd, int seals) {
   }
 }
 
+// Where a mapping of `bytes` may begin: anywhere, or, if it is large, at this
+// place, which is kept for it.
+Mapping PlaceFor(uint64_t bytes) {
+  if (bytes < kHugePage) return Mapping();
+  const uint64_t all = bytes + kHugePage;
+  void* place = mmap(nullptr, all, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) ThrowErrno("mmap");
+  char* const start = static_cast<char*>(place);
+  const uint64_t skip = -reinterpret_cast<uintptr_t>(start) % kHugePage;
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t end = (skip + bytes + page - 1) & -page;
+  if (skip != 0) munmap(start, skip);
+  if (end != all) munmap(start + end, all - end);
+  return Mapping(start + skip, bytes);
+}
+
 Mapping Map(const Fd& fd, uint64_t bytes, int protection) {
-  void* base = mmap(nullptr, bytes, protection, MAP_SHARED, fd.get(), 0);
+  Mapping place = PlaceFor(bytes);
+  const int fixed = place.base() == nullptr ? 0 : MAP_FIXED;
+  void* base =
+      mmap(place.base(), bytes, protection, MAP_SHARED | fixed, fd.get(), 0);
   if (base == MAP_FAILED) ThrowErrno("mmap");
-  return Mapping(base, bytes);
+  return fixed != 0 ? std::move(place) : Mapping(base, bytes);
 }
 
 void CheckSize(const Fd& fd, uint64_t bytes) {
@@ -84,6 +122,7 @@ Mapping::~Mapping() {
 Fd NewSealed(const char* what, uint64_t bytes) {
   const std::string name = std::string("weft ") + what;
   Fd fd = NewMemory(name, bytes);
+  Fill(name, fd, bytes);
   Seal(name, fd, kSizeSeals);
   return fd;
 }
@@ -92,6 +131,8 @@ Own NewOwn(const char* what, uint64_t bytes, bool writable_by_all) {
   const std::string name = std::string("weft ") + what;
   Own own{NewMemory(name, bytes), {}};
   own.mapping = Map(own.fd, bytes, PROT_READ | PROT_WRITE);
+  FillHuge(own.fd, own.mapping, bytes);
+  Fill(name, own.fd, bytes);
   // What is mapped already stays writable.
   Seal(name, own.fd, kSizeSeals | (writable_by_all ? 0 : F_SEAL_FUTURE_WRITE));
   return own;

@@ -20,6 +20,9 @@
 
 namespace weft_shm {
 
+// Mappings of so many bytes and more begin at a multiple of it.
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
 class Fd {
  public:
   Fd() = default;
@@ -65,8 +68,9 @@ class Mapping {
 
 // Zeroed memory without a name. WEFT_OOM where the machine has not so much.
 Fd NewSealed(const char* what, uint64_t bytes);
-// The same, mapped. Unless `writable_by_all`, nobody can map it to write any
-// more, nor write to it in another way.
+// The same, mapped, in huge pages where it is large and the system gives them.
+// Unless `writable_by_all`, nobody can map it to write any more, nor write to
+// it in another way.
 struct Own {
   Fd fd;
   Mapping mapping;

@@ -270,6 +270,28 @@ TEST_P(ShmTest, WhatAPeerWroteOutlivesIt) {
   EXPECT_TRUE(node->domain().FreeShared(memory.mr).ok());
 }
 
+// What is large lies so that huge pages fit, on both sides; nothing else is
+// left of the place that is searched for it.
+TEST_P(ShmTest, LargeMemoryBeginsWhereAHugePageDoes) {
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  constexpr uint64_t kPage = 4096;  // before the bytes
+  Nodes nodes = Mesh(2);
+  Domain& owner = nodes[1]->domain();
+  Domain& peer = nodes[0]->domain();
+  const Holdings before;
+  for (uint64_t bytes : {kHugePage, kHugePage + 1, 3 * kHugePage - kPage}) {
+    const SharedMemory memory = owner.AllocShared(bytes).value();
+    const MappedMemory mapped =
+        peer.Map(nodes[0]->to(1), owner.PackShared(memory.mr).value()).value();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.host) % kHugePage, kPage);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(mapped.host) % kHugePage, kPage);
+    EXPECT_EQ(Holdings().mappings, before.mappings + 2);
+    EXPECT_TRUE(peer.Unmap(mapped.host).ok());
+    EXPECT_TRUE(owner.FreeShared(memory.mr).ok());
+  }
+  EXPECT_EQ(Holdings(), before);
+}
+
 // A rank that was killed comes back as what it was not before.
 TEST_P(ShmTest, AKilledPeerComesBackInItsNextLifeOnly) {
   const auto live = [&](uint64_t incarnation) {
