@@ -363,7 +363,10 @@ typedef struct weft_match {
  * value), f32 [], as last operand; where it is NaN no state changes. They are
  * also offered for several variables at once: the state of each in turn, one
  * gradient for each, then what all share. A kernel_match that answers
- * WEFT_UNSUPPORTED gets them one by one. So look at input_count. */
+ * WEFT_UNSUPPORTED gets them one by one. So look at input_count.
+ *
+ * Of WEFT_OP_REDUCE_TO_ALL, too, output i may be the memory of input i, for any
+ * of them, whatever `in_place` said. */
 typedef weft_place weft_buffer;
 
 typedef struct weft_compute_api {
