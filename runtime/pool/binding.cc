@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/base/status_macros.h"
 
 namespace weft::runtime {
 namespace {
@@ -43,8 +44,7 @@ void CoreBinding::Destroy::operator()(hwloc_topology* topology) const {
   hwloc_topology_destroy(topology);
 }
 
-absl::StatusOr<std::shared_ptr<const CoreBinding>> CoreBinding::Find(
-    uint32_t threads) {
+absl::StatusOr<std::shared_ptr<CoreBinding>> CoreBinding::FindAll() {
   const auto unknown = [] {
     return MakeError(ErrorCode::kInternal,
                      "hwloc does not tell which cores this machine has");
@@ -60,8 +60,14 @@ absl::StatusOr<std::shared_ptr<const CoreBinding>> CoreBinding::Find(
   }
   binding->processors_ = InOrder(topology, allowed);
   hwloc_bitmap_free(allowed);
+  if (binding->processors_.empty()) return unknown();
+  return binding;
+}
+
+absl::StatusOr<std::shared_ptr<const CoreBinding>> CoreBinding::Find(
+    uint32_t threads) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CoreBinding> binding, FindAll());
   const size_t found = binding->processors_.size();
-  if (found == 0) return unknown();
   if (threads > found) {
     return MakeError(
         ErrorCode::kBadJob,
@@ -71,6 +77,29 @@ absl::StatusOr<std::shared_ptr<const CoreBinding>> CoreBinding::Find(
   }
   binding->processors_.resize(threads);
   return std::shared_ptr<const CoreBinding>(std::move(binding));
+}
+
+absl::Status CoreBinding::KeepToPart(uint32_t part, uint32_t parts) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CoreBinding> all, FindAll());
+  const size_t size = all->processors_.size() / parts;
+  if (size == 0) {
+    return MakeError(
+        ErrorCode::kBadJob,
+        absl::StrCat("runtime.bind_threads gives each rank cores of its own, "
+                     "but ",
+                     parts, " ranks of this host may use ",
+                     all->processors_.size()));
+  }
+  hwloc_bitmap_t mine = hwloc_bitmap_alloc();
+  for (size_t i = part * size; i < (part + 1) * size; ++i) {
+    hwloc_bitmap_set(mine, all->processors_[i]);
+  }
+  const bool kept =
+      hwloc_set_cpubind(all->topology_.get(), mine, HWLOC_CPUBIND_THREAD) == 0;
+  hwloc_bitmap_free(mine);
+  if (kept) return absl::OkStatus();
+  return MakeError(ErrorCode::kInternal,
+                   "the system does not bind this rank to its cores");
 }
 
 bool CoreBinding::BindThisThread(size_t thread) const {

@@ -20,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 struct hwloc_topology;
@@ -33,6 +34,12 @@ class CoreBinding {
   static absl::StatusOr<std::shared_ptr<const CoreBinding>> Find(
       uint32_t threads);
 
+  // Of the hardware threads that the calling thread may use, in the order of
+  // Find, it and the threads that it starts keep to the `part`-th of `parts`
+  // equal parts. What does not divide is left out. kBadJob where there are
+  // fewer than parts, kInternal where the system refuses.
+  static absl::Status KeepToPart(uint32_t part, uint32_t parts);
+
   // False where the system refuses; the thread then stays unbound.
   bool BindThisThread(size_t thread) const;
 
@@ -44,6 +51,8 @@ class CoreBinding {
     void operator()(hwloc_topology* topology) const;
   };
   CoreBinding() = default;
+  // With all that this process may use.
+  static absl::StatusOr<std::shared_ptr<CoreBinding>> FindAll();
 
   std::unique_ptr<hwloc_topology, Destroy> topology_;
   std::vector<unsigned> processors_;

@@ -310,6 +310,36 @@ TEST(CoreBinding, KeepsToTheAffinityMask) {
   thread.Join();
 }
 
+TEST(CoreBinding, PartsAreEqualAndApart) {
+  const std::vector<unsigned> all = MayRunOn();
+  const uint32_t parts = static_cast<uint32_t>(all.size());
+  std::vector<unsigned> taken;
+  for (uint32_t part = 0; part < parts; ++part) {
+    Thread::Start(
+        "part",
+        [&] {
+          ASSERT_TRUE(CoreBinding::KeepToPart(part, parts).ok());
+          ASSERT_EQ(MayRunOn().size(), 1u);
+          taken.push_back(MayRunOn()[0]);
+          EXPECT_EQ(CoreBinding::Find(1).value()->processors(), MayRunOn());
+          Thread::Start("started by it",
+                        [&] {
+                          EXPECT_EQ(MayRunOn(),
+                                    std::vector<unsigned>{taken.back()});
+                        })
+              .value()
+              .Join();
+          EXPECT_EQ(ErrorCodeOf(CoreBinding::KeepToPart(0, 2)),
+                    ErrorCode::kBadJob);
+        })
+        .value()
+        .Join();
+  }
+  std::sort(taken.begin(), taken.end());
+  EXPECT_EQ(taken, all);
+  EXPECT_EQ(MayRunOn(), all);
+}
+
 TEST(HostThreads, BindsHelpersAndTheCaller) {
   const uint32_t cores = static_cast<uint32_t>(MayRunOn().size());
   auto threads = HostThreads::Install(RealOs(), cores, /*bind=*/true).value();

@@ -50,8 +50,8 @@ class Program {
     StreamPool* streams = nullptr;
     std::vector<FutexWord*> words;  // by worker
     std::vector<uint64_t> tokens;   // by worker
+    std::vector<uint64_t> spin_ns;  // by worker
     FutexWord* control_word = nullptr;
-    uint64_t spin_ns = 0;
     uint64_t wake_periods = 0;
     uint64_t drain_ns = 0;
     TraceLog* trace = nullptr;

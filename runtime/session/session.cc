@@ -19,6 +19,7 @@
 #include "runtime/registers/memory.h"
 #include "runtime/session/control.h"
 #include "runtime/session/program.h"
+#include "runtime/session/spin.h"
 #include "runtime/session/worker_thread.h"
 #include "runtime/wire/agree.h"
 
@@ -51,22 +52,23 @@ struct Session::Impl {
   absl::Status Agree();
   absl::Status ShareMemory();
   absl::Status BreakIfBusy(absl::Status status);
-  uint64_t SpinNs() const;
+  uint64_t SpinNs(uint32_t worker) const;
 };
 
-uint64_t Session::Impl::SpinNs() const {
+uint64_t Session::Impl::SpinNs(uint32_t worker) const {
   if (options.spin_ns != SessionOptions::kAutoSpin) return options.spin_ns;
-  // On one core a spinning worker only keeps the control thread waiting. Ranks
-  // of one process have at least one busy worker each, on the same cores.
-  const size_t cores = AvailableCores(RealOs());
-  size_t busy = threads.size();
+  SpinPlace place;
+  place.cores = AvailableCores(RealOs());
+  place.ranks = options.ranks_on_cores;
+  place.workers = static_cast<uint32_t>(threads.size());
   if (options.wire.has_value()) {
+    const uint32_t world = options.wire->config.world;
+    place.peers = world > 1;
     for (const WireTransport& by : options.wire->transports) {
-      if (!by.transport->info().in_process) continue;
-      busy = std::max<size_t>(busy, options.wire->config.world);
+      if (by.transport->info().in_process) place.ranks = world;
     }
   }
-  return cores == 1 || busy > cores ? 0 : 20'000;
+  return SpinNsOf(place, worker);
 }
 
 // A device that still works on memory can't be asked for anything again.
@@ -101,11 +103,12 @@ absl::Status Session::Impl::Prepare() {
   resources.wire = wire.get();
   resources.streams = streams.get();
   for (auto& thread : threads) {
+    resources.spin_ns.push_back(
+        SpinNs(static_cast<uint32_t>(resources.words.size())));
     resources.words.push_back(thread->word());
     resources.tokens.push_back(thread->token());
   }
   resources.control_word = &control_word;
-  resources.spin_ns = SpinNs();
   resources.wake_periods = options.periods_in_flight / 2 + 1;
   resources.drain_ns = options.drain_ns;
   resources.trace = options.trace;

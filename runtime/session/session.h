@@ -61,10 +61,13 @@ class TraceLog;
 struct SessionOptions {
   // Periods (steps) that may be under way besides the slowest one.
   uint32_t periods_in_flight = 2;
-  // How long an idle worker spins before it sleeps, nanoseconds. kAutoSpin: 0
-  // where the session has more threads than the process has cores, else 20 us.
+  // How long an idle worker spins before it sleeps, nanoseconds. kAutoSpin: as
+  // runtime/session/spin.h finds it, by worker, from the process's cores.
   static constexpr uint64_t kAutoSpin = ~uint64_t{0};
   uint64_t spin_ns = kAutoSpin;
+  // Ranks that share these cores, this one among them. Those of one process are
+  // found.
+  uint32_t ranks_on_cores = 1;
   // Without a finished period for so long, the session says who waits for what
   // (`on_stall`; by default a warning in the log). The run goes on.
   uint64_t stall_report_ns = 30'000'000'000;

@@ -19,6 +19,7 @@
 #include "plugins/abi/weft_plugin.h"
 #include "plugins/host/plugin.h"
 #include "runtime/observe/run_directory.h"
+#include "runtime/pool/binding.h"
 #include "runtime/pool/cores.h"
 #include "runtime/pool/host_threads.h"
 #include "runtime/rendezvous/agreement.h"
@@ -87,7 +88,7 @@ class ProcessRank {
   bool leads() const { return spec_.rank == 0; }
 
   TrainOptions options_;
-  const WorkerSpec spec_;
+  WorkerSpec spec_;  // `bound`: by the launcher, or by itself
   std::string secret_;
   std::string address_;  // of the coordinator
   std::unique_ptr<runtime::Coordinator> coordinator_;
@@ -262,11 +263,18 @@ absl::StatusOr<observe::RunDirectory> ProcessRank::FindDirectory(
 }
 
 absl::Status ProcessRank::Link(const job::Job& job) {
+  if (job.runtime().bind_threads() && !spec_.bound) {
+    // Before it starts the threads that work for it.
+    WEFT_RETURN_IF_ERROR(
+        runtime::CoreBinding::KeepToPart(spec_.local_rank, spec_.local_ranks));
+    spec_.bound = true;
+  }
   RankLink& link = options_.link;
   link.rank = spec_.rank;
   link.ranks = spec_.ranks;
   link.rendezvous = meeting_.get();
   link.ranks_of_host = spec_.local_ranks;
+  link.ranks_on_cores = spec_.bound ? 1 : spec_.local_ranks;
   link.process = true;
   link.domain.rank = spec_.rank;
   link.domain.world = spec_.ranks;
@@ -293,15 +301,9 @@ absl::Status ProcessRank::Link(const job::Job& job) {
     threads =
         runtime::ThreadsPerRank(runtime::AvailableCores(*options_.os), spec_);
   }
-  const bool bind = job.runtime().bind_threads();
-  if (bind && spec_.local_ranks > 1 && !spec_.bound) {
-    LOG(WARNING) << "runtime.bind_threads does nothing: " << spec_.local_ranks
-                 << " ranks of this host would take the same cores";
-  }
-  WEFT_ASSIGN_OR_RETURN(threads_,
-                        runtime::HostThreads::Install(
-                            *options_.os, threads,
-                            bind && (spec_.local_ranks == 1 || spec_.bound)));
+  WEFT_ASSIGN_OR_RETURN(
+      threads_, runtime::HostThreads::Install(*options_.os, threads,
+                                              job.runtime().bind_threads()));
   link.threads = threads_.get();
   if (leads()) return absl::OkStatus();
   options_.progress = false;

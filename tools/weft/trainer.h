@@ -58,9 +58,10 @@ struct RankLink {
   runtime::Rendezvous* rendezvous = nullptr;       // null: no other ranks
   std::vector<runtime::WireTransport> transports;  // the best first
   const runtime::HostThreads* threads = nullptr;   // of all ranks of a process
-  DomainConfig domain;         // of this rank, without options
-  uint32_t ranks_of_host = 1;  // that take of the same memory
-  bool process = false;        // it has one of its own, with a log of its own
+  DomainConfig domain;          // of this rank, without options
+  uint32_t ranks_of_host = 1;   // that take of the same memory
+  uint32_t ranks_on_cores = 1;  // processes that take of the same cores
+  bool process = false;         // it has one of its own, with a log of its own
 };
 
 struct TrainOptions {

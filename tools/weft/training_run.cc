@@ -313,6 +313,7 @@ absl::Status TrainingRun::StartSession() {
                           Profiler::Create(*prepared_, *options_.profile));
     session_options.profile = profiler_->log();
   }
+  session_options.ranks_on_cores = options_.link.ranks_on_cores;
   if (options_.link.rendezvous != nullptr) {
     session_options.wire.emplace();
     session_options.wire->transports = options_.link.transports;
