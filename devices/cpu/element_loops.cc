@@ -1,14 +1,8 @@
 #include "devices/cpu/element_loops.h"
 
+#include "devices/cpu/each_alone.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/scalar_ops.h"
-
-// In place is place by place, so no iteration depends on another one.
-#if defined(__clang__)
-#define WEFT_CPU_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define WEFT_CPU_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 WEFT_CPU_BEGIN
 namespace {
@@ -17,7 +11,7 @@ template <class T, class O>
 void Loop1(void* z, const void* a, const void*, const void*, int64_t n) {
   const T* x = static_cast<const T*>(a);
   T* to = static_cast<T*>(z);
-  WEFT_CPU_INDEPENDENT
+  WEFT_CPU_EACH_ALONE
   for (int64_t i = 0; i < n; ++i) to[i] = O::template Apply<T>(x[i]);
 }
 
@@ -26,7 +20,7 @@ void Loop2(void* z, const void* a, const void* b, const void*, int64_t n) {
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   T* to = static_cast<T*>(z);
-  WEFT_CPU_INDEPENDENT
+  WEFT_CPU_EACH_ALONE
   for (int64_t i = 0; i < n; ++i) {
     const auto result = O::template Apply<T>(x[i], y[i]);
     if constexpr (std::is_same_v<decltype(result), const bool>) {
@@ -44,7 +38,7 @@ void LoopWhere(void* z, const void* a, const void* b, const void* c,
   const T* x = static_cast<const T*>(b);
   const T* y = static_cast<const T*>(c);
   T* to = static_cast<T*>(z);
-  WEFT_CPU_INDEPENDENT
+  WEFT_CPU_EACH_ALONE
   for (int64_t i = 0; i < n; ++i) {
     const T chosen = x[i], other = y[i];         // both: no branch, so that it
     to[i] = condition[i] != 0 ? chosen : other;  // is vectorised

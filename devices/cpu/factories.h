@@ -31,6 +31,7 @@ std::unique_ptr<Kernel> MakeGatherGrad(const Op& op);   // gather.cc
 std::unique_ptr<Kernel> MakeIota(const Op& op);         // gather.cc
 std::unique_ptr<Kernel> MakeReduce(const Op& op);       // reduce.cc
 std::unique_ptr<Kernel> MakeArgMax(const Op& op);       // reduce.cc
+std::unique_ptr<Kernel> MakeReduceToAll(const Op& op);  // reduce_to_all.cc
 std::unique_ptr<Kernel> MakeMatMul(const Op& op);       // matmul.cc
 std::unique_ptr<Kernel> MakeGemm(const Op& op);         // matmul.cc
 std::unique_ptr<Kernel> MakeConv(const Op& op);         // conv.cc

@@ -51,7 +51,7 @@ struct RunOptions {
   uint8_t garbage = 0xA5;  // in results and workspace before the launch
   uint64_t shift = 0;      // bytes added to each operand's address
   int in_place = -1;       // result 0 in the memory of this input
-  bool update = false;     // result i in the memory of input i, for all results
+  uint32_t updates = 0;    // bit i: result i in the memory of input i
 };
 
 // The CPU device of the plugin in the runfiles.

@@ -59,6 +59,7 @@ constexpr KernelEntry kTable[] = {
     {WEFT_OP_REDUCE_MIN, MakeReduce, false},
     {WEFT_OP_REDUCE_PROD, MakeReduce, false},
     {WEFT_OP_ARG_MAX, MakeArgMax, false},
+    {WEFT_OP_REDUCE_TO_ALL, MakeReduceToAll, false},
     {WEFT_OP_MAT_MUL, MakeMatMul, false},
     {WEFT_OP_GEMM, MakeGemm, false},
     {WEFT_OP_CONV, MakeConv, false},

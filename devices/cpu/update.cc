@@ -19,19 +19,11 @@
 // Adam reads four arrays and writes three, 28 bytes of f32 an element, and its
 // one square root and one division take less time than that: the corrections
 // are multiplied with, not divided by.
+#include "devices/cpu/each_alone.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/via_float.h"
-
-// Before a loop whose iterations read and write element i alone: compilers
-// would otherwise ask whether the arrays overlap, which they do where state is
-// updated in place, and then not vectorise.
-#if defined(__clang__)
-#define WEFT_CPU_EACH_ALONE _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define WEFT_CPU_EACH_ALONE _Pragma("GCC ivdep")
-#endif
 
 WEFT_CPU_BEGIN
 namespace {

@@ -1,0 +1,124 @@
+// ReduceToAll: the operands, element by element, as one balanced tree by
+// position, and the same result for each of them. All-reduce in place is one
+// launch of it over a block that all ranks have mapped.
+//
+//   of two        one loop reads both and writes both
+//   of more       tile by tile, small enough for the nearest cache:
+//
+//     operands    0     1     2     3     4       taken as a binary counter
+//     sums        (0 + 1) ----------- + 4         counts: two of the same size
+//                         (2 + 3)                 become one at once
+//
+// So memory is passed once, whatever the number of operands. All operands of a
+// tile are read before any result of it is written: result i may be the memory
+// of operand i, for any of them.
+#include "devices/cpu/each_alone.h"
+#include "devices/cpu/factories.h"
+#include "devices/cpu/numeric.h"
+#include "devices/cpu/parallel.h"
+#include "devices/cpu/scalar_ops.h"
+
+WEFT_CPU_BEGIN
+namespace {
+
+constexpr int kMostOperands = 32;
+// Sums of different sizes at once: 1, 2, 4, 8, 16 operands.
+constexpr int kMostSums = 5;
+constexpr int64_t kTileBytes = 2048;
+
+template <class T, class O>
+void Combine(T* z, const T* x, const T* y, int64_t n) {
+  WEFT_CPU_EACH_ALONE
+  for (int64_t i = 0; i < n; ++i) z[i] = O::template Apply<T>(x[i], y[i]);
+}
+
+template <class T, class O>
+void OfTwo(const Args& a, int64_t begin, int64_t end) {
+  const T* x = a.Input<T>(0);
+  const T* y = a.Input<T>(1);
+  T* to_x = a.Output<T>(0);
+  T* to_y = a.Output<T>(1);
+  WEFT_CPU_EACH_ALONE
+  for (int64_t i = begin; i < end; ++i) {
+    const T both = O::template Apply<T>(x[i], y[i]);
+    to_x[i] = both;
+    to_y[i] = both;
+  }
+}
+
+// Elements [at, at + n), at most a tile of them.
+template <class T, class O>
+void Tile(const Args& a, int operands, int64_t at, int64_t n) {
+  alignas(64) T sums[kMostSums][kTileBytes / sizeof(T)];
+  const T* held[kMostSums + 1];  // held[k]: an operand, or sums[k]
+  int count = 0;
+  for (int i = 0; i < operands; ++i) {
+    held[count] = a.Input<T>(i) + at;
+    for (int bits = i + 1; bits % 2 == 0; bits /= 2) {
+      --count;
+      Combine<T, O>(sums[count], held[count], held[count + 1], n);
+      held[count] = sums[count];
+    }
+    ++count;
+  }
+  for (; count > 1; --count) {
+    T* both = sums[count - 2];
+    Combine<T, O>(both, held[count - 2], held[count - 1], n);
+    held[count - 2] = both;
+  }
+  for (int i = 0; i < operands; ++i) {
+    T* to = a.Output<T>(i) + at;
+    if (to != held[0]) std::memcpy(to, held[0], sizeof(T) * n);
+  }
+}
+
+template <class T, class O>
+std::unique_ptr<Kernel> MakeFor(const Op& op) {
+  const int operands = static_cast<int>(op.in.size());
+  const int64_t cost = std::max(operands / 2, 1) * kPlain;
+  return MakeKernel(
+      [operands, cost, count = op.in[0].count](const Args& a) {
+        ParallelElements(count, cost, [&](int64_t begin, int64_t end) {
+          if (operands == 2) return OfTwo<T, O>(a, begin, end);
+          constexpr int64_t kTile = kTileBytes / sizeof(T);
+          for (int64_t at = begin; at < end; at += kTile) {
+            Tile<T, O>(a, operands, at, std::min(kTile, end - at));
+          }
+        });
+      },
+      1u);
+}
+
+template <class T>
+std::unique_ptr<Kernel> MakeOf(const Op& op) {
+  const std::string reduction = op.String("reduction", "sum");
+  if (reduction == "sum") return MakeFor<T, AddOp>(op);
+  if (reduction == "prod") return MakeFor<T, MulOp>(op);
+  if (reduction == "max") return MakeFor<T, MaxOp>(op);
+  if (reduction == "min") return MakeFor<T, MinOp>(op);
+  return op.Unsupported("a reduction that is not sum, prod, max or min");
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
+  const size_t n = op.in.size();
+  if (n > kMostOperands) return op.Unsupported("more than 32 operands");
+  if (!op.Arity(std::max<size_t>(n, 1), n)) return nullptr;
+  bool fits = true;
+  for (size_t i = 0; i < n; ++i) {
+    for (const Tensor* t : {&op.in[i], &op.out[i]}) {
+      fits = fits && t->dtype == op.in[0].dtype && t->SameDims(op.in[0]);
+    }
+  }
+  if (!op.Check(fits, "operands and results of different types")) {
+    return nullptr;
+  }
+  if (op.in[0].dtype == WEFT_I32) return MakeOf<int32_t>(op);
+  if (op.in[0].dtype == WEFT_I64) return MakeOf<int64_t>(op);
+  return WithF32F64(op.in[0].dtype, [&](auto tag) {
+    return MakeOf<typename decltype(tag)::Storage>(op);
+  });
+}
+
+WEFT_CPU_END

@@ -1,0 +1,92 @@
+// ReduceToAll against the reference, in place for all, every second or no
+// operand, and against the ops that it stands for, exactly.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "devices/cpu/kernel_harness.h"
+#include "gtest/gtest.h"
+
+namespace weft::cpu {
+namespace {
+
+const std::pair<const char*, const char*> kReductions[] = {
+    {"sum", "Add"}, {"prod", "Mul"}, {"max", "Max"}, {"min", "Min"}};
+const DType kTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64};
+
+OpCase ReduceToAll(const std::string& reduction, std::vector<Literal> inputs) {
+  const int n = static_cast<int>(inputs.size());
+  return {"weft.ReduceToAll", {{"reduction", reduction}}, std::move(inputs), n};
+}
+
+TEST(ReduceToAllTest, MatchesTheReference) {
+  Values values(20);
+  for (DType dtype : kTypes) {
+    for (const auto& [reduction, op] : kReductions) {
+      for (int n : {1, 2, 3, 4, 5, 7, 8, 13, 32}) {
+        // Of more than one tile, of part of one, of nothing.
+        for (const Shape& shape : {Shape({3, 401}), Shape(), Shape({0})}) {
+          std::vector<Literal> inputs;
+          for (int i = 0; i < n; ++i) {
+            inputs.push_back(values.Uniform(dtype, shape, -1.5, 1.5));
+          }
+          ExpectMatchesReference(ReduceToAll(reduction, std::move(inputs)),
+                                 Numerics::kAccumulated);
+        }
+      }
+    }
+  }
+}
+
+// Neighbours, then neighbours of these; what is left over is last.
+Literal Tree(const std::string& op, std::vector<Literal> row) {
+  while (row.size() > 1) {
+    std::vector<Literal> half;
+    for (size_t k = 0; k + 1 < row.size(); k += 2) {
+      half.push_back(RunOnCpu({op, {}, {row[k], row[k + 1]}}, {}).value()[0]);
+    }
+    if (row.size() % 2 == 1) half.push_back(row.back());
+    row = std::move(half);
+  }
+  return row[0];
+}
+
+TEST(ReduceToAllTest, IsExactlyTheOpsThatItStandsFor) {
+  Values values(21);
+  for (DType dtype : kTypes) {
+    for (const auto& [reduction, op] : kReductions) {
+      for (int n : {2, 3, 6, 11, 31}) {
+        std::vector<Literal> inputs;
+        for (int i = 0; i < n; ++i) {
+          inputs.push_back(values.Special(dtype, Shape({1100})));
+        }
+        const OpCase c = ReduceToAll(reduction, inputs);
+        const Literal want = Tree(op, std::move(inputs));
+        const std::vector<Literal> got = RunOnCpu(c, {}).value();
+        ASSERT_EQ(got.size(), static_cast<size_t>(n));
+        for (const Literal& y : got) {
+          ExpectClose(y, want, Numerics::kExact, c.ToString());
+        }
+      }
+    }
+  }
+}
+
+TEST(ReduceToAllTest, TakesWhatItHasLoopsFor) {
+  Values values(22);
+  const auto status = [&](DType dtype, int n) {
+    const Literal x = values.Uniform(dtype, Shape({4}), 0, 1);
+    return RunOnCpu(ReduceToAll("sum", std::vector<Literal>(n, x)), {})
+        .status();
+  };
+  EXPECT_TRUE(status(DType::kF32, 32).ok());
+  for (const absl::Status& none :
+       {status(DType::kF32, 33), status(DType::kF16, 2),
+        status(DType::kBF16, 2), status(DType::kU8, 2)}) {
+    EXPECT_EQ(none.code(), absl::StatusCode::kUnimplemented) << none;
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu
