@@ -8,7 +8,8 @@
 //   elementwise --plugin=PATH NAME...   whose names hold one of these
 //
 // Figures: RESULT lines (benchmarks/result.h), GB/s for large operands (64 MiB
-// each), GFLOP/s for attention and microseconds a launch for small ones.
+// each, or as said), GFLOP/s for attention and microseconds a launch for small
+// ones.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -47,7 +48,8 @@ class Launchable {
  public:
   Launchable(Device* device, Stream* stream, uint32_t op,
              const std::vector<Type>& in, const std::vector<Type>& out,
-             const std::function<void(OpDesc&)>& attributes)
+             const std::function<void(OpDesc&)>& attributes,
+             bool in_place = false)
       : device_(device), stream_(stream), desc_(op) {
     for (const Type& t : in) {
       desc_.In(t.dtype, t.dims);
@@ -55,7 +57,11 @@ class Launchable {
     }
     for (const Type& t : out) {
       desc_.Out(t.dtype, t.dims);
-      out_.push_back(NewBuffer(t));
+      if (!in_place) out_.push_back(NewBuffer(t));
+    }
+    if (in_place) {  // written as well as read
+      out_ = in_;
+      bytes_ *= 2;
     }
     if (attributes) attributes(desc_);
     auto match = device->Match(desc_.desc());
@@ -113,6 +119,7 @@ struct Case {
   uint32_t op;
   std::vector<Type> in, out;
   std::function<void(OpDesc&)> attributes = nullptr;
+  bool in_place = false;  // result i in the memory of operand i
 };
 
 constexpr int64_t kRows = 16384, kColumns = 1024;  // 64 MiB of f32
@@ -127,6 +134,17 @@ void ChainProgram(OpDesc& desc) {
                                            WEFT_OP_MUL,  6, -2, 0});
   desc.Set("constants", std::vector<double>{0.5, 0.25});
   desc.Set("outputs", std::vector<int64_t>{7});
+}
+
+// What all-reduce does with a block that `n` ranks have mapped.
+Case ReduceToAll(const std::string& size, int64_t bytes, size_t n) {
+  const std::vector<Type> x(n, {WEFT_F32, {bytes / 4}});
+  return {"ReduceToAll " + std::to_string(n) + " of " + size,
+          WEFT_OP_REDUCE_TO_ALL,
+          x,
+          x,
+          nullptr,
+          /*in_place=*/true};
 }
 
 std::vector<Case> LargeCases() {
@@ -180,6 +198,9 @@ std::vector<Case> LargeCases() {
        {x},
        {{WEFT_F32, {1, kColumns}}},
        [](OpDesc& d) { d.Set("axes", std::vector<int64_t>{0}); }},
+      ReduceToAll("32MiB", 32 << 20, 2),
+      ReduceToAll("32MiB", 32 << 20, 4),
+      ReduceToAll("32MiB", 32 << 20, 8),
   };
 }
 
@@ -207,6 +228,8 @@ std::vector<Case> SmallCases() {
       {"GeluGrad f32[128,512]", WEFT_OP_GELU_GRAD, {x, x}, {x}},
       {"GeluGrad bf16[128,512]", WEFT_OP_GELU_GRAD, {h, h}, {h}},
       {"Exp f32[128,512]", WEFT_OP_EXP, {x}, {x}},
+      ReduceToAll("512KiB", 512 << 10, 2),
+      ReduceToAll("512KiB", 512 << 10, 4),
   };
 }
 
@@ -322,7 +345,7 @@ int Main(int argc, char** argv) {
   CHECK(stream.ok()) << stream.status();
   auto make = [&](const Case& c) {
     return Launchable(device->get(), stream->get(), c.op, c.in, c.out,
-                      c.attributes);
+                      c.attributes, c.in_place);
   };
   if (Wanted("memcpy", argc, argv)) RunCopy();
   for (const Case& c : LargeCases()) {
