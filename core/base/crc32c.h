@@ -3,7 +3,7 @@
 //
 //   uint32_t crc = Crc32c({reinterpret_cast<const char*>(&frame), 28});
 //
-// Threading: a constexpr function.
+// Threading: a pure function.
 #ifndef WEFT_CORE_BASE_CRC32C_H_
 #define WEFT_CORE_BASE_CRC32C_H_
 
@@ -38,11 +38,9 @@ constexpr Crc32cRows MakeCrc32cRows() {
 
 inline constexpr Crc32cRows kCrc32cRows = MakeCrc32cRows();
 
-}  // namespace internal
-
-// Eight bytes at a time.
-constexpr uint32_t Crc32c(absl::string_view bytes) {
-  const auto& rows = internal::kCrc32cRows;
+// Eight bytes at a time; for processors without an instruction for it.
+constexpr uint32_t Crc32cByTable(absl::string_view bytes) {
+  const auto& rows = kCrc32cRows;
   uint32_t crc = ~uint32_t{0};
   size_t at = 0;
   for (; at + 8 <= bytes.size(); at += 8) {
@@ -59,6 +57,10 @@ constexpr uint32_t Crc32c(absl::string_view bytes) {
   }
   return ~crc;
 }
+
+}  // namespace internal
+
+uint32_t Crc32c(absl::string_view bytes);
 
 }  // namespace weft
 

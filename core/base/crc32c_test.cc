@@ -18,5 +18,13 @@ TEST(Crc32cTest, KnownValues) {
   EXPECT_EQ(Crc32c(""), 0u);
 }
 
+TEST(Crc32cTest, TheTableSaysTheSame) {
+  std::string bytes;
+  for (uint32_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(Crc32c(bytes), internal::Crc32cByTable(bytes)) << i;
+    bytes += static_cast<char>(i * i * 37 >> 3);
+  }
+}
+
 }  // namespace
 }  // namespace weft
