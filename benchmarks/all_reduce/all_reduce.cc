@@ -5,10 +5,10 @@
 // of two threads writing its half of the sum into all buffers. Both in one run.
 //
 //   all_reduce --transport=PATH/libweft_shm.so --cpu=PATH/libweft_cpu.so
-//       [--ranks=2] [--algorithm=auto] [--mapped=16384]
+//       [--ranks=2] [--algorithm=auto] [--mapped=16384] [--size=4KiB]
 //
-// Process r runs on core r modulo the cores. RESULT lines of rank 0
-// (benchmarks/result.h).
+// Without a size it takes all of them. Process r runs on core r modulo the
+// cores. RESULT lines of rank 0 (benchmarks/result.h).
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,7 +77,8 @@ class Nowhere : public runtime::SinkConsumer {
 using Flags = std::map<std::string, std::string>;
 
 Flags ParseFlags(int argc, char** argv) {
-  Flags flags = {{"ranks", "2"}, {"algorithm", "auto"}, {"mapped", "16384"}};
+  Flags flags = {
+      {"ranks", "2"}, {"algorithm", "auto"}, {"mapped", "16384"}, {"size", ""}};
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const size_t equals = flag.find('=');
@@ -93,6 +94,15 @@ int64_t Number(const Flags& flags, const std::string& name) {
   int64_t number = 0;
   CHECK(absl::SimpleAtoi(flags.at(name), &number)) << name;
   return number;
+}
+
+std::vector<Size> SizesOf(const Flags& flags) {
+  std::vector<Size> sizes;
+  for (const Size& size : kSizes) {
+    const std::string& only = flags.at("size");
+    if (only.empty() || only == size.name) sizes.push_back(size);
+  }
+  return sizes;
 }
 
 // One rank's graph. What Expand makes is what the ranks sum.
@@ -162,7 +172,7 @@ class Rank {
 
   void Run() {
     uint64_t epoch = 0;
-    for (const Size& size : kSizes) RunSize(size, ++epoch);
+    for (const Size& size : SizesOf(flags_)) RunSize(size, ++epoch);
     CHECK(meeting_->Leave().ok());
   }
 
@@ -332,7 +342,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (ranks == 2 || ranks == 4) {
-    for (const Size& size : kSizes) {
+    for (const Size& size : SizesOf(flags)) {
       PrintResult("all_reduce", absl::StrCat("limit p", ranks), size.name,
                   Limit(ranks, size.bytes).Microseconds(size.periods), "us");
     }
