@@ -17,7 +17,7 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 }  // namespace
 
 // Whether the port has what the coming act needs of it.
-bool ActorTable::Satisfied(const OutPort& port) const {
+inline bool ActorTable::Satisfied(const OutPort& port) const {
   if (port.alias) return true;
   if ((port.bits & kAcquire) && acks_left_[port.acks + port.next] != 0) {
     return false;
@@ -217,6 +217,16 @@ ActorTable::OutPort* ActorTable::FindOutput(const Message& message) {
   if (i == kNoActor) return nullptr;
   const Actor& a = actors_[i];
   return FindPort(i, message.reg, a.out_begin, a.out_count, many_out_, &out_);
+}
+
+void ActorTable::Hint(Message* m) {
+  if (m->kind == MessageKind::kReq) {
+    const InPort* port = FindInput(*m);
+    if (port != nullptr) m->port = static_cast<uint32_t>(port - in_.data());
+  } else {
+    const OutPort* port = FindOutput(*m);
+    if (port != nullptr) m->port = static_cast<uint32_t>(port - out_.data());
+  }
 }
 
 uint32_t ActorTable::RefusePort(const Message& message) {

@@ -147,6 +147,8 @@ class ActorTable {
   uint32_t stream(uint32_t i) const { return actors_[i].stream; }
   // The local index, or kNoActor.
   uint32_t Find(ActorId id) const;
+  // Tells a REQ or an ACK to one of these actors at which port it will arrive.
+  void Hint(Message* message);
   // Sources and Variables: what a new lease may wake.
   absl::Span<const uint32_t> leased() const { return leased_; }
   // Whose turn it is on an ordered stream; kNoActor on others.

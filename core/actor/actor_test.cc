@@ -64,6 +64,22 @@ TEST(ActorTest, TheHintOfAPortMayBeWrong) {
   }
 }
 
+TEST(ActorTest, HintsAreOfPorts) {
+  const TableSpec spec = Line().Build();
+  ActorTable table = ActorTable::Create(spec).value();
+  for (uint32_t i : {1u, 2u}) {
+    Message req = Message::Req(spec.actors[i].id, i - 1, 0, 0);
+    table.Hint(&req);
+    EXPECT_EQ(req.port, i - 1);
+    Message ack = Message::Ack(spec.actors[i - 1].id, i - 1, 0, 0);
+    table.Hint(&ack);
+    EXPECT_EQ(ack.port, i - 1);
+  }
+  Message stranger = Message::Req(ActorId::Make(9, 9, 9), 0, 0, 0);
+  table.Hint(&stranger);
+  EXPECT_EQ(stranger.port, 0u);
+}
+
 TEST(ActorTest, ReqGoesToTheReaderAndAckBack) {
   Scheduler s(Line().Build());
   s.table().SetLease(2);

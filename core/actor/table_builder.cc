@@ -243,17 +243,7 @@ struct ActorTable::Builder {
   void ResolvePosts() {
     table.num_in_ = static_cast<uint32_t>(table.in_.size());
     table.num_out_ = static_cast<uint32_t>(table.out_.size());
-    for (Message& m : table.posts_) {
-      if (m.kind == MessageKind::kReq) {
-        const InPort* port = table.FindInput(m);
-        if (port == nullptr) continue;
-        m.port = static_cast<uint32_t>(port - table.in_.data());
-      } else {
-        const OutPort* port = table.FindOutput(m);
-        if (port == nullptr) continue;
-        m.port = static_cast<uint32_t>(port - table.out_.data());
-      }
-    }
+    for (Message& m : table.posts_) table.Hint(&m);
   }
 
   absl::Status AddInput(uint32_t i, const InputSpec& s) {

@@ -144,6 +144,17 @@ TEST(FutexWordTest, PostBetweenAnnounceAndSleepIsNotLost) {
   word.Awake();
 }
 
+TEST(FutexWordTest, CountsPostsAndNothingElse) {
+  FutexWord word;
+  const uint32_t before = word.posts();
+  word.Announce();
+  EXPECT_EQ(word.posts(), before);
+  word.Post();
+  EXPECT_EQ(word.posts(), before + 1);
+  word.Awake();
+  EXPECT_EQ(word.posts(), before + 1);
+}
+
 TEST(FutexWordTest, SleepHasADeadline) {
   FutexWord word;
   uint32_t seen = word.Announce();

@@ -40,6 +40,9 @@ class FutexWord {
     if (word_.fetch_add(2, std::memory_order_seq_cst) & 1) Wake();
   }
 
+  // Changes with every post.
+  uint32_t posts() const { return word_.load(std::memory_order_acquire) >> 1; }
+
   // The value to pass to SleepFor. Look for work once more in between.
   uint32_t Announce() {
     return word_.fetch_or(1, std::memory_order_seq_cst) | 1;

@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kSlotBits = 10;
 constexpr uint64_t kSlots = uint64_t{1} << kSlotBits;
 
-struct Slot {
+struct alignas(64) Slot {           // of other threads than its neighbours
   std::atomic<uint64_t> number{0};  // of its token; 0: free
   std::atomic<FutexWord*> word{nullptr};
   std::atomic<uint32_t> notifying{0};  // threads between look and post

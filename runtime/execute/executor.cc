@@ -26,11 +26,17 @@ bool Executor::MoveOperands(const Launch& launch,
 
 absl::Status Executor::RunOther(const TaskRecord& record,
                                 const actor::Effects& effects, uint64_t step) {
-  if (record.mode == TaskRecord::Mode::kPhased) {
-    const Phase& phase = phases_[record.first + effects.phase()];
-    return RunLaunches(record, phase.first, phase.count, effects, step);
+  switch (record.mode) {
+    case TaskRecord::Mode::kPhased: {
+      const Phase& phase = phases_[record.first + effects.phase()];
+      return RunLaunches(record, phase.first, phase.count, effects, step);
+    }
+    case TaskRecord::Mode::kSend:
+    case TaskRecord::Mode::kPost:
+      return RunWire(record, effects);
+    default:
+      return RunHost(record, effects, step);
   }
-  return RunHost(record, effects, step);
 }
 
 absl::Status Executor::RunObserved(const actor::Effects& effects, uint64_t step,
@@ -54,7 +60,7 @@ absl::Status Executor::RunObserved(const actor::Effects& effects, uint64_t step,
     case TaskRecord::Mode::kPost:
       break;
   }
-  absl::Status status = RunHost(r, effects, step);
+  absl::Status status = RunOther(r, effects, step);
   observer->Launched(static_cast<uint32_t>(launches_.size()) + effects.actor());
   return status;
 }
@@ -114,10 +120,6 @@ absl::Status Executor::RunWire(const TaskRecord& record,
 
 absl::Status Executor::RunHost(const TaskRecord& record,
                                const actor::Effects& effects, uint64_t step) {
-  if (record.mode == TaskRecord::Mode::kSend ||
-      record.mode == TaskRecord::Mode::kPost) {
-    return RunWire(record, effects);
-  }
   const bool source = record.mode == TaskRecord::Mode::kSource;
   absl::Span<const uint16_t> copies =
       source ? effects.outputs() : effects.inputs();

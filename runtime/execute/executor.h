@@ -136,9 +136,11 @@ class Executor {
 
   const TaskRecord& record(uint32_t actor) const { return records_[actor]; }
 
-  // Whether acts of the actor do anything besides sending messages. One byte an
-  // actor, apart from the records: most of what an act without effect touches.
-  bool Launches(uint32_t actor) const { return launches_any_[actor] != 0; }
+  // What acts of the actor do besides sending messages: nothing, a word to the
+  // wire, or what may take a while. One byte an actor, apart from the records:
+  // most of what an act without effect touches.
+  enum class Work : uint8_t { kNone, kWire, kLong };
+  Work work(uint32_t actor) const { return work_[actor]; }
 
   // Does what the act does. `step` goes to readers and consumers. The error
   // names the node, the task, the device, the step and the act.
@@ -208,7 +210,7 @@ class Executor {
   const ProgramMemory* memory_ = nullptr;
   ProgramWire* channels_ = nullptr;
   std::vector<TaskRecord> records_;  // by actor
-  std::vector<uint8_t> launches_any_;
+  std::vector<Work> work_;
   std::vector<Launch> launches_;
   std::vector<Move> moves_;
   struct Phase {

@@ -38,6 +38,18 @@ class ExecutorBuilder {
     ex_.channels_ = environment.channels;
   }
 
+  static Executor::Work WorkOf(TaskRecord::Mode mode) {
+    switch (mode) {
+      case TaskRecord::Mode::kNothing:
+        return Executor::Work::kNone;
+      case TaskRecord::Mode::kSend:
+      case TaskRecord::Mode::kPost:
+        return Executor::Work::kWire;
+      default:
+        return Executor::Work::kLong;
+    }
+  }
+
   absl::Status AddTask(uint32_t index) {
     const plan::Task& task = plan_.tasks(static_cast<int>(index));
     task_ = &task;
@@ -54,7 +66,7 @@ class ExecutorBuilder {
                                    "' of program '", plan_.program(), "'"));
     }
     ex_.records_.push_back(record_);
-    ex_.launches_any_.push_back(record_.mode != TaskRecord::Mode::kNothing);
+    ex_.work_.push_back(WorkOf(record_.mode));
     return absl::OkStatus();
   }
 

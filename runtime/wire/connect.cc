@@ -25,10 +25,11 @@ constexpr uint64_t kLookNs = 200'000;
 
 }  // namespace
 
-Wire::Wire(const WireOptions& options)
+Wire::Wire(const WireOptions& options, uint64_t token)
     : rank_(options.config.rank),
       ranks_(options.config.world),
       epoch_(static_cast<uint32_t>(options.config.epoch)),
+      token_(token != 0),
       rendezvous_(*options.rendezvous) {
   for (uint32_t r = 0; r < ranks_; ++r) {
     if (r == rank_) continue;
@@ -39,7 +40,7 @@ Wire::Wire(const WireOptions& options)
 
 absl::StatusOr<std::unique_ptr<Wire>> Wire::Connect(const WireOptions& options,
                                                     uint64_t token) {
-  std::unique_ptr<Wire> wire(new Wire(options));
+  std::unique_ptr<Wire> wire(new Wire(options, token));
   absl::Status connected = wire->OpenDomains(options, token);
   if (connected.ok()) connected = wire->ConnectAll(options);
   if (!connected.ok()) {
@@ -111,6 +112,9 @@ absl::Status Wire::ChooseDomains(std::vector<size_t>* theirs) {
   for (std::unique_ptr<Domain>& domain : domains_) {
     if (!Uses(domain.get())) domain.reset();
   }
+  watches_ = std::any_of(domains_.begin(), domains_.end(), [&](const auto& d) {
+    return d != nullptr && Watches(*d);
+  });
   return absl::OkStatus();
 }
 

@@ -66,6 +66,13 @@ ProgramWire::~ProgramWire() {
   wire_.programs_[number_] = nullptr;
 }
 
+void ProgramWire::Attach(uint32_t worker, actor::ActorTable* table,
+                         actor::MessageQueue* queue) {
+  poller_ = worker;
+  queue_ = queue;
+  for (Channel& channel : channels_) table->Hint(&channel.arrival);
+}
+
 absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
   Channel& channel = channels_[c];
   channel.bytes = bytes;
@@ -82,9 +89,10 @@ absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
                   channel.name);
 }
 
-absl::Status ProgramWire::Credit(const Message& message) {
+absl::Status ProgramWire::Tell(const Message& message) {
   const uint32_t c = message.destination.index();
   Channel& channel = channels_[c];
+  if (!channel.receives) return absl::OkStatus();
   Frame& owed = channel.owed;
   if (owed.count == 0) {
     owed = {Frame::kCredit, message.copy,     0,
@@ -358,10 +366,10 @@ Wire::Link* Wire::LinkOfEndpoint(const Domain* domain, uint64_t endpoint) {
   return nullptr;
 }
 
-absl::Status Wire::Poll(bool* any) {
+absl::Status Wire::PollDomains(bool* any, bool notified) {
   WEFT_RETURN_IF_ERROR(failure_);
   for (const std::unique_ptr<Domain>& domain : domains_) {
-    if (domain == nullptr) continue;
+    if (domain == nullptr || !(notified || Watches(*domain))) continue;
     absl::Status status = PollDomain(domain.get(), any);
     if (!status.ok()) return failure_ = std::move(status);
   }

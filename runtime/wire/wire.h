@@ -3,16 +3,17 @@
 //   WEFT_ASSIGN_OR_RETURN(auto wire, Wire::Connect(options, token));
 //   WEFT_ASSIGN_OR_RETURN(auto channels, wire->AddProgram(view, 0, ports));
 //   channels->Post(c, memory, bytes);    // an act of POST
-//   channels->Credit(message);           // ... and the credit that it grants
+//   channels->Tell(message);             // ... and the credit that it grants
 //   channels->Send(c, memory, bytes);    // an act of SEND
-//   wire->Poll(&any);                    // between acts, and when woken
+//   wire->Poll(&any, notified);          // between acts, and when woken
 //   channels->Flush();                   // with nothing left to do
 //
 // To the transport a transfer is one SEND and one RECV with the channel's id as
 // tag, posted in the order of their acts; credits go as frames (frame.h) on a
 // tag of their own, several in one where values are small and copies many. What
 // has come is told as a message to the actor that it is for, in the mailbox of
-// the worker that drives it, whichever program runs:
+// the worker that drives it, or in the queue of the worker that polls,
+// whichever program runs:
 //
 //   a credit frame           REQ of the credit's register    to SEND
 //   data in a posted receive REQ of the data's register      to RECV
@@ -55,6 +56,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/actor/actor.h"
 #include "core/actor/message.h"
 #include "core/plan/plan.h"
 #include "plugins/host/transport.h"
@@ -89,11 +91,17 @@ class ProgramWire {
   ProgramWire(const ProgramWire&) = delete;
   ProgramWire& operator=(const ProgramWire&) = delete;
 
+  // What is for `worker`, the one that polls, goes into its own queue from now
+  // on; `table` has its actors. Both stay while anybody polls.
+  void Attach(uint32_t worker, actor::ActorTable* table,
+              actor::MessageQueue* queue);
+
   // Posts a receive of `bytes`, which are the transport's until RECV is told.
   absl::Status Post(uint32_t channel, void* data, uint64_t bytes);
   // Tells the far end of `message`, which is what POST gives it: at once, or
-  // with those of the next acts, at the latest in Flush.
-  absl::Status Credit(const actor::Message& message);
+  // with those of the next acts, at the latest in Flush. What SEND gives it the
+  // data says.
+  absl::Status Tell(const actor::Message& message);
   absl::Status Flush();
   absl::Status Send(uint32_t channel, const void* data, uint64_t bytes);
   // What the act of the last Send has to say once its data is out. False: say
@@ -145,14 +153,21 @@ class ProgramWire {
   void List(uint32_t c) {
     if (!std::exchange(channels_[c].listed, true)) owing_.push_back(c);
   }
-  void Deliver(const actor::Message& message) const {
-    ports_[worker_of_stream_[message.destination.stream()]].Send(message);
+  void Deliver(const actor::Message& message) {
+    const uint32_t worker = worker_of_stream_[message.destination.stream()];
+    if (worker == poller_) {
+      queue_->Push(message);
+    } else {
+      ports_[worker].Send(message);
+    }
   }
 
   Wire& wire_;
   const uint32_t number_;
   const std::vector<Port> ports_;  // by worker
   std::vector<uint16_t> worker_of_stream_;
+  uint32_t poller_ = ~uint32_t{0};  // nobody
+  actor::MessageQueue* queue_ = nullptr;
   std::vector<Channel> channels_;
   std::vector<uint32_t> owing_;  // channels that kept some back since Flush
   uint64_t holds_ = 0;
@@ -193,8 +208,13 @@ class Wire {
   absl::StatusOr<PeerValues> ExchangeShared(
       const std::vector<SharedValue>& mine);
 
-  // Takes what has come; `any`: something has.
-  absl::Status Poll(bool* any);
+  // Takes what has come; `any`: something has. Where the token was not notified
+  // since before the last call, only those transports are looked at that wake a
+  // sleeper themselves (SleepBegin).
+  absl::Status Poll(bool* any, bool notified = true) {
+    if (!notified && !watches_ && failure_.ok()) return absl::OkStatus();
+    return PollDomains(any, notified);
+  }
 
   // Around a sleep of the worker that polls: words that end it, besides the
   // worker's own, of transports whose peers wake it themselves. Look once more
@@ -238,7 +258,7 @@ class Wire {
     MappedMemory mapped;  // of the peer's block
   };
 
-  explicit Wire(const WireOptions& options);
+  Wire(const WireOptions& options, uint64_t token);
   absl::Status OpenDomains(const WireOptions& options, uint64_t token);
   absl::Status ConnectAll(const WireOptions& options);
   // For every link the domain; `theirs`: which offer of the peer it is, by
@@ -247,6 +267,9 @@ class Wire {
   // Addresses of all ranks: by rank, and there by offer.
   absl::StatusOr<std::vector<std::vector<std::string>>> Listen();
   bool Uses(const Domain* domain) const;
+  bool Watches(const Domain& domain) const {
+    return !token_ || domain.has_sleep();
+  }
   absl::Status CheckLimits(const TransportInfo& info) const;
   absl::Status CheckReceives() const;
   absl::StatusOr<PeerValues> ExchangeAll(const std::vector<SharedValue>& mine);
@@ -254,6 +277,7 @@ class Wire {
   void DropShared();
   absl::Status AwaitLinks(uint64_t until);
   absl::Status OpenLink(Domain* domain, const TransportEvent& event);
+  absl::Status PollDomains(bool* any, bool notified);
   absl::Status PollDomain(Domain* domain, bool* any);
   absl::Status OnEvent(Domain* domain, const TransportEvent& event);
   absl::Status OnCompleted(const TransportEvent& event);
@@ -288,6 +312,8 @@ class Wire {
   const uint32_t rank_;
   const uint32_t ranks_;
   const uint32_t epoch_;
+  const bool token_;     // there is one
+  bool watches_ = true;  // looks at some of its domains in every poll
   Rendezvous& rendezvous_;
   std::vector<std::unique_ptr<Domain>> domains_;  // null: not used
   std::deque<Link> links_;  // receives are posted into it: it does not move

@@ -184,7 +184,7 @@ class WireTest : public ::testing::Test {
       threads.emplace_back([&, r] {
         WireOptions wire_options = OptionsOf(r, ranks, meeting_.get(), options);
         if (!transports_.empty()) wire_options.transports = transports_[r];
-        auto wire = Wire::Connect(wire_options, 0);
+        auto wire = Wire::Connect(wire_options, token_);
         statuses[r] = wire.status();
         if (wire.ok()) ranks_[r].wire = *std::move(wire);
       });
@@ -212,7 +212,7 @@ class WireTest : public ::testing::Test {
     ASSERT_TRUE(receiver().program->Post(0, data, bytes).ok());
     ASSERT_TRUE(receiver()
                     .program
-                    ->Credit(actor::Message::Req(
+                    ->Tell(actor::Message::Req(
                         plan::FarEnd(*receiver().view, 0),
                         plan::CreditRegister(*receiver().view, 0),
                         static_cast<uint16_t>(copy), sequence))
@@ -244,6 +244,7 @@ class WireTest : public ::testing::Test {
 
   // By rank; empty: all have loopback alone.
   std::vector<std::vector<WireTransport>> transports_;
+  uint64_t token_ = 0;    // of no word
   int patience_ = 10000;  // polls of a rank that may not fail
   std::unique_ptr<LocalRendezvous> meeting_;
   std::vector<Rank> ranks_;

@@ -119,6 +119,54 @@ TEST_F(WireTest, SmallValuesGoTogether) {
   }
 }
 
+// What is for the worker that polls needs no mailbox.
+TEST_F(WireTest, WhatComesGoesToTheQueueOfWhoPolls) {
+  ConnectPair(/*copies=*/2);
+  plan::ActorSpecOptions options;
+  options.channels = true;
+  auto table = actor::ActorTable::Create(
+                   plan::PlanToActorSpec(*sender().view, options).value())
+                   .value();
+  actor::MessageQueue queue(table.queue_bound());
+  sender().program->Attach(0, &table, &queue);
+  uint32_t memory = 0;
+  Grant(&memory, 4, 0, 0);
+  Pump([&] { return !queue.empty(); });
+  const Message credit = queue.Pop();
+  EXPECT_EQ(credit,
+            Message::Req(plan::ActorIdOf(*sender().view, 1, options),
+                         plan::CreditRegister(*sender().view, 0), 0, 0));
+  EXPECT_EQ(credit.port, 1u);  // SEND's second
+  EXPECT_EQ(table.OnMessage(credit), 1u);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_TRUE(sender().got.empty());
+}
+
+// One whose peers wake a sleeper themselves does not notify one that is awake.
+TEST_F(WireTest, WithoutANotificationSomeTransportsAreNotLookedAt) {
+  struct Case {
+    const Transport& transport;
+    uint64_t token;
+    bool looks;
+  };
+  for (const Case& c : {Case{Loopback(), 7, false}, Case{Loopback(), 0, true},
+                        Case{Shm(), 7, true}}) {
+    SCOPED_TRACE(absl::StrCat(c.transport.info().name, " ", c.token));
+    token_ = c.token;
+    transports_ = {{{&c.transport, {}}}, {{&c.transport, {}}}};
+    ConnectPair(/*copies=*/2);
+    uint32_t memory = 0;
+    Grant(&memory, 4, 0, 0);
+    bool any = false;
+    for (int i = 0; i < (c.looks ? kPatience : 10) && !any; ++i) {
+      ASSERT_TRUE(sender().wire->Poll(&any, /*notified=*/false).ok());
+    }
+    EXPECT_EQ(any, c.looks);
+    Pump([&] { return sender().got.size() == 1; });
+    ranks_.clear();
+  }
+}
+
 TEST_F(WireTest, SmallSendsHoldNothingBack) {
   ConnectPair(1);
   uint32_t value = 1;

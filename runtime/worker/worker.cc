@@ -33,11 +33,15 @@ uint64_t SendBound(const plan::PlanView& view) {
 
 Worker::Worker(const Config& config, actor::ActorTable table)
     : config_(config),
+      rank_(config.view->proto().rank()),
       executor_(*config.executor),
       table_(std::move(table)),
       local_(table_.queue_bound() + kControlMessages),
       effects_(table_.effects_size(), &local_),
       owed_(kControlMessages, 0) {
+  if (config_.channels != nullptr) {
+    config_.channels->Attach(config_.number, &table_, &local_);
+  }
   const plan::Plan& plan = config_.view->proto();
   uint64_t bound = SendBound(*config_.view);
   for (int s = 0; s < plan.streams_size(); ++s) {
@@ -70,6 +74,7 @@ void Worker::Begin(uint64_t first_step) {
   first_period_ = table_.periods_finished();
   finished_ = first_period_;
   leaving_ = Leaving::kNo;
+  LookAtWire();
   const bool profiled =
       config_.profile != nullptr && config_.profile->recording();
   profile_ = profiled ? config_.profile : nullptr;
@@ -122,9 +127,10 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Try(uint32_t i) {
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t Worker::ActOnce(uint32_t i) {
   const uint32_t next = table_.Act(i, &effects_);
   ++acts_;
-  if (executor_.Launches(i)) {
+  const Executor::Work work = executor_.work(i);
+  if (work != Executor::Work::kNone) {
     if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return kNoActor;
-    unpolled_ = kPollEvery;
+    if (work == Executor::Work::kLong) unpolled_ = kPollEvery;
   }
   if (!effects_.at_tick().empty()) SendLate(executor_.record(i));
   if (ABSL_PREDICT_FALSE(table_.periods_finished() != finished_)) {
@@ -159,47 +165,33 @@ bool Worker::Execute(uint32_t i, const TaskRecord& record) {
   return true;
 }
 
-// Messages that wait until the device has done the act.
+// Messages that wait until the device has done the act; the acks of a SEND,
+// until its data is out.
 void Worker::SendLate(const TaskRecord& record) {
+  const absl::Span<const Message> messages = effects_.at_tick();
   AsyncStream* async = async_of_stream_[record.stream];
-  if (ABSL_PREDICT_FALSE(record.mode == TaskRecord::Mode::kSend)) {
-    return SendBehindData(record);
+  if (record.mode == TaskRecord::Mode::kSend) {
+    if (config_.channels->Hold(record.channel, messages)) return;
+    async = nullptr;
   }
-  if (async == nullptr) {
-    for (const Message& m : effects_.at_tick()) Route(m);
+  if (async != nullptr && !MarkStream(async)) return;
+  // With nothing under way on the stream the act is done already.
+  if (async == nullptr || async->marked <= async->done) {
+    for (const Message& m : messages) Route(m);
     return;
   }
-  if (!MarkStream(async)) return;
-  // With nothing under way on the stream the act is done already.
-  const bool done = async->marked <= async->done;
-  for (const Message& m : effects_.at_tick()) {
-    if (done) {
-      Route(m);
-    } else {
-      async->held.Push({async->marked, effects_.actor(), m});
-    }
-  }
-}
-
-// The data says to the far end what the message would. The rest waits until it
-// is out.
-void Worker::SendBehindData(const TaskRecord& record) {
-  if (config_.channels->Hold(record.channel, effects_.at_tick())) return;
-  for (const Message& m : effects_.at_tick()) {
-    if (m.destination.rank() == config_.wire->rank()) Route(m);
+  for (const Message& m : messages) {
+    async->held.Push({async->marked, effects_.actor(), m});
   }
 }
 
 void Worker::RouteToRank(const Message& message) {
-  absl::Status status = config_.channels->Credit(message);
+  absl::Status status = config_.channels->Tell(message);
   if (!status.ok()) Fail(std::move(status));
 }
 
 inline void Worker::Route(const Message& message) {
-  if (ABSL_PREDICT_FALSE(config_.channels != nullptr) &&
-      message.destination.rank() != config_.wire->rank()) {
-    return RouteToRank(message);
-  }
+  if (message.destination.rank() != rank_) return RouteToRank(message);
   uint32_t worker = worker_of_stream_[message.destination.stream()];
   if (worker == config_.number) {
     local_.Push(message);
@@ -289,7 +281,9 @@ void Worker::ReleaseFinished() {
 
 bool Worker::PollWire() {
   bool any = false;
-  absl::Status status = config_.wire->Poll(&any);
+  const uint32_t posts = config_.ports[config_.number].word->posts();
+  const bool notified = std::exchange(posts_, posts) != posts;
+  absl::Status status = config_.wire->Poll(&any, notified);
   if (!status.ok() && leaving_ != Leaving::kAbort) {
     Fail(std::move(status));
     return true;
@@ -316,7 +310,6 @@ bool Worker::PollOthers() {
 // True where something came in.
 bool Worker::Poll() {
   unpolled_ = 0;
-  // The wire puts what it has into mailboxes, this one among them.
   bool any = PollOthers();
   if (config_.ports[config_.number].box->Drain(
           [this](const Message& m) { local_.Push(m); }) != 0) {
@@ -413,6 +406,7 @@ void Worker::Wait() {
   } else {
     nap_ns_ = kFirstNapNs;
   }
+  LookAtWire();
   if (config_.wire != nullptr) status.Update(config_.wire->SleepEnd());
   port.word->Awake();
   if (!status.ok()) Fail(std::move(status));

@@ -6,7 +6,7 @@
 //
 //     own acts, same stream or inline device --------------> local queue
 //     own acts, device still at work --> held until tick --> local queue
-//     other ranks, by way of the wire ---> mailbox --------> local queue
+//     other ranks, by way of the wire ---------------------> local queue
 //     other workers, control ----------> mailbox ----------> local queue
 //
 // Taking one message from the queue changes one actor; then the actor that may
@@ -151,7 +151,7 @@ class Worker {
 
   static constexpr uint32_t kPollEvery = 64;
   // Times to let other threads run before sleeping, where nobody spins.
-  static constexpr uint32_t kYields = 16;
+  static constexpr uint32_t kYields = 64;
   static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
   static constexpr uint64_t kFirstNapNs = 20'000;
   static constexpr uint64_t kLongestNapNs = 200'000;
@@ -162,7 +162,6 @@ class Worker {
   bool Execute(uint32_t actor, const TaskRecord& record);
   absl::Status RunObserved(const TaskRecord& record, uint64_t step);
   void SendLate(const TaskRecord& record);
-  void SendBehindData(const TaskRecord& record);
   void Route(const actor::Message& message);
   void RouteToRank(const actor::Message& message);
   bool MarkStream(AsyncStream* stream);
@@ -174,6 +173,10 @@ class Worker {
   bool Poll();
   bool PollOthers();
   bool PollWire();
+  // At all of it, whether its token was notified or not: once after a pause.
+  void LookAtWire() {
+    posts_ = config_.ports[config_.number].word->posts() - 1;
+  }
   void FlushWire();
   void ReleaseFinished();
   bool PollStreams();
@@ -197,6 +200,7 @@ class Worker {
   }
 
   const Config config_;
+  const uint32_t rank_;
   Executor& executor_;
   actor::ActorTable table_;
   // Same-stream messages go straight into it: nothing takes them out before
@@ -215,6 +219,7 @@ class Worker {
   // Periods that are done but for what is on its way out: (period, holds).
   std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;
+  uint32_t posts_ = 0;  // of the word, when the wire was polled last
   std::vector<FutexWord::Other> wire_words_;  // of the transports, asleep
   uint64_t nap_ns_ = kFirstNapNs;
   Leaving leaving_ = Leaving::kNo;
