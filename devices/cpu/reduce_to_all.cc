@@ -2,16 +2,16 @@
 // position, and the same result for each of them. All-reduce in place is one
 // launch of it over a block that all ranks have mapped.
 //
-//   of two        one loop reads both and writes both
-//   of more       tile by tile, small enough for the nearest cache:
+//   of 2, 3, 4, 8    one loop reads all and writes all
+//   of others        tile by tile, small enough for the nearest cache:
 //
 //     operands    0     1     2     3     4       taken as a binary counter
 //     sums        (0 + 1) ----------- + 4         counts: two of the same size
 //                         (2 + 3)                 become one at once
 //
-// So memory is passed once, whatever the number of operands. All operands of a
-// tile are read before any result of it is written: result i may be the memory
-// of operand i, for any of them.
+// So memory is passed once, whatever the number of operands. All operands of
+// an element are read before any result of it is written: result i may be the
+// memory of operand i, for any of them.
 #include "devices/cpu/each_alone.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/numeric.h"
@@ -24,26 +24,42 @@ namespace {
 constexpr int kMostOperands = 32;
 // Sums of different sizes at once: 1, 2, 4, 8, 16 operands.
 constexpr int kMostSums = 5;
-constexpr int64_t kTileBytes = 2048;
+constexpr int64_t kTileBytes = 4096;
+
+// The largest power of two below n, which is 2 at least: where its tree splits.
+constexpr int Left(int n) {
+  int left = 1;
+  while (2 * left < n) left *= 2;
+  return left;
+}
+
+template <class T, class O, int N>
+T Tree(const T* const* x, int64_t i) {
+  if constexpr (N == 1) {
+    return x[0][i];
+  } else {
+    constexpr int kLeft = Left(N);
+    return O::template Apply<T>(Tree<T, O, kLeft>(x, i),
+                                Tree<T, O, N - kLeft>(x + kLeft, i));
+  }
+}
+
+template <class T, class O, size_t... K>
+void OfFew(const Args& a, int64_t begin, int64_t end,
+           std::index_sequence<K...>) {
+  const T* const x[] = {a.Input<T>(K)...};
+  T* const z[] = {a.Output<T>(K)...};
+  WEFT_CPU_EACH_ALONE
+  for (int64_t i = begin; i < end; ++i) {
+    const T all = Tree<T, O, sizeof...(K)>(x, i);
+    ((z[K][i] = all), ...);
+  }
+}
 
 template <class T, class O>
 void Combine(T* z, const T* x, const T* y, int64_t n) {
   WEFT_CPU_EACH_ALONE
   for (int64_t i = 0; i < n; ++i) z[i] = O::template Apply<T>(x[i], y[i]);
-}
-
-template <class T, class O>
-void OfTwo(const Args& a, int64_t begin, int64_t end) {
-  const T* x = a.Input<T>(0);
-  const T* y = a.Input<T>(1);
-  T* to_x = a.Output<T>(0);
-  T* to_y = a.Output<T>(1);
-  WEFT_CPU_EACH_ALONE
-  for (int64_t i = begin; i < end; ++i) {
-    const T both = O::template Apply<T>(x[i], y[i]);
-    to_x[i] = both;
-    to_y[i] = both;
-  }
 }
 
 // Elements [at, at + n), at most a tile of them.
@@ -73,17 +89,37 @@ void Tile(const Args& a, int operands, int64_t at, int64_t n) {
 }
 
 template <class T, class O>
+void OfAny(const Args& a, int operands, int64_t begin, int64_t end) {
+  constexpr int64_t kTile = kTileBytes / sizeof(T);
+  for (int64_t at = begin; at < end; at += kTile) {
+    Tile<T, O>(a, operands, at, std::min(kTile, end - at));
+  }
+}
+
+template <class T, class O>
+void Range(const Args& a, int operands, int64_t begin, int64_t end) {
+  switch (operands) {
+    case 2:
+      return OfFew<T, O>(a, begin, end, std::make_index_sequence<2>());
+    case 3:
+      return OfFew<T, O>(a, begin, end, std::make_index_sequence<3>());
+    case 4:
+      return OfFew<T, O>(a, begin, end, std::make_index_sequence<4>());
+    case 8:
+      return OfFew<T, O>(a, begin, end, std::make_index_sequence<8>());
+    default:
+      return OfAny<T, O>(a, operands, begin, end);
+  }
+}
+
+template <class T, class O>
 std::unique_ptr<Kernel> MakeFor(const Op& op) {
   const int operands = static_cast<int>(op.in.size());
   const int64_t cost = std::max(operands / 2, 1) * kPlain;
   return MakeKernel(
       [operands, cost, count = op.in[0].count](const Args& a) {
         ParallelElements(count, cost, [&](int64_t begin, int64_t end) {
-          if (operands == 2) return OfTwo<T, O>(a, begin, end);
-          constexpr int64_t kTile = kTileBytes / sizeof(T);
-          for (int64_t at = begin; at < end; at += kTile) {
-            Tile<T, O>(a, operands, at, std::min(kTile, end - at));
-          }
+          Range<T, O>(a, operands, begin, end);
         });
       },
       1u);

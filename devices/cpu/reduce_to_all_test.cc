@@ -26,7 +26,7 @@ TEST(ReduceToAllTest, MatchesTheReference) {
     for (const auto& [reduction, op] : kReductions) {
       for (int n : {1, 2, 3, 4, 5, 7, 8, 13, 32}) {
         // Of more than one tile, of part of one, of nothing.
-        for (const Shape& shape : {Shape({3, 401}), Shape(), Shape({0})}) {
+        for (const Shape& shape : {Shape({3, 801}), Shape(), Shape({0})}) {
           std::vector<Literal> inputs;
           for (int i = 0; i < n; ++i) {
             inputs.push_back(values.Uniform(dtype, shape, -1.5, 1.5));
