@@ -255,7 +255,7 @@ class Rank : public Pair {
     config.rank = rank;
     config.world = 2;
     config.job = "transfer";
-    config.secret = "of this benchmark";
+    config.secret = Secret::Of("of this benchmark");
     domain_ = Value(Value(Transport::Create(plugin)).Open(config));
   }
   std::string Listen() { return Value(domain_->Listen()); }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/base/error.h"
 
 namespace weft {
@@ -35,10 +36,10 @@ absl::Status Failed(const char* what) {
                    std::string("certificates: ") + what + ": " + text);
 }
 
-std::string Contents(BIO* bio) {
+absl::string_view Contents(BIO* bio) {
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio, &data);
-  return std::string(data, static_cast<size_t>(size));
+  return {data, static_cast<size_t>(size)};
 }
 
 std::string ToPem(X509* certificate) {
@@ -46,17 +47,18 @@ std::string ToPem(X509* certificate) {
   if (bio == nullptr || PEM_write_bio_X509(bio.get(), certificate) != 1) {
     return {};
   }
-  return Contents(bio.get());
+  return std::string(Contents(bio.get()));
 }
 
-std::string ToPem(EVP_PKEY* key) {
+// OpenSSL wipes what it wrote.
+Secret ToPem(EVP_PKEY* key) {
   const Bio bio(BIO_new(BIO_s_mem()));
   if (bio == nullptr ||
       PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0,
                                     nullptr, nullptr) != 1) {
     return {};
   }
-  return Contents(bio.get());
+  return Secret::Of(Contents(bio.get()));
 }
 
 bool SetSerial(X509* certificate) {

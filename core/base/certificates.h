@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/base/secret.h"
 
 namespace weft {
 
@@ -28,7 +29,7 @@ inline std::string RankName(uint32_t rank) {
 
 struct RankCertificate {
   std::string certificate;
-  std::string key;
+  Secret key;
 };
 
 class JobAuthority {

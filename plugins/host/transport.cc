@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Domain>> Transport::Open(
   raw.peer_timeout_ms = config.peer_timeout_ms;
   raw.option_count = static_cast<uint32_t>(options.size());
   raw.options = options.data();
-  raw.secret = AbiString(config.secret);
+  raw.secret = AbiString(config.secret.view());
   weft_domain* handle = nullptr;
   weft_status status = NewStatus();
   const weft_code code =

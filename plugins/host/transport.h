@@ -41,6 +41,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "core/base/secret.h"
 #include "plugins/abi/weft_transport.h"
 #include "plugins/host/plugin.h"
 
@@ -71,7 +72,7 @@ struct DomainConfig {
   uint64_t notify_token = 0;     // 0: nobody is woken
   uint32_t peer_timeout_ms = 0;  // 0: as the plugin thinks best
   std::vector<std::pair<std::string, std::string>> options;
-  std::string secret;  // of the job, at most 64 bytes
+  Secret secret;  // of the job, at most 64 bytes
 };
 
 enum class TransportEventKind : uint32_t {

@@ -237,7 +237,7 @@ TEST(DomainTest, ConfigurationsAreHandedOver) {
   DomainConfig config = Config();
   config.notify_token = 5;
   config.plan_hash = 6;
-  config.secret = "hush";
+  config.secret = Secret::Of("hush");
   auto domain = transport.Open(config).value();
   EXPECT_EQ(script.config.rank, 1u);
   EXPECT_EQ(script.config.world, 4u);

@@ -24,6 +24,7 @@
 
 #include "plugins/abi/weft_transport.h"
 #include "plugins/sdk/weft_host.hpp"
+#include "plugins/sdk/weft_secret.hpp"
 
 namespace weft_sdk {
 
@@ -160,7 +161,7 @@ struct DomainConfig {
   uint64_t notify_token = 0;
   uint32_t peer_timeout_ms = 0;
   std::vector<std::pair<std::string, std::string>> options;
-  std::string secret;
+  Secret secret;
 
   // Throws Error(WEFT_INVALID).
   static DomainConfig Read(const weft_domain_config* in,
@@ -200,7 +201,7 @@ struct DomainConfig {
                     raw.plan_hash};
     config.notify_token = raw.notify_token;
     config.peer_timeout_ms = raw.peer_timeout_ms;
-    config.secret = std::string(View(raw.secret));
+    config.secret = Secret(View(raw.secret));
     for (uint32_t i = 0; i < raw.option_count; ++i) {
       config.options.emplace_back(View(raw.options[i].key),
                                   View(raw.options[i].value));

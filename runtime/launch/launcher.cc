@@ -93,8 +93,8 @@ class Launcher {
     }
     job_id_ = options_.job_id;
     if (job_id_.empty()) {
-      WEFT_ASSIGN_OR_RETURN(std::string random, runtime::NewJobSecret());
-      job_id_ = random.substr(0, 16);
+      WEFT_ASSIGN_OR_RETURN(const Secret random, runtime::NewJobSecret());
+      job_id_ = std::string(random.view().substr(0, 16));
     }
     return absl::OkStatus();
   }
@@ -210,7 +210,7 @@ class Launcher {
   const LaunchOptions& options_;
   std::string logs_;
   std::string errors_;
-  std::string secret_;
+  Secret secret_;
   std::string job_id_;
   std::unique_ptr<SignalGate> signals_;
 };

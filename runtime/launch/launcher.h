@@ -35,6 +35,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/clock.h"
 #include "core/base/os.h"
+#include "core/base/secret.h"
 #include "runtime/launch/options.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -54,7 +55,7 @@ struct HubOptions {
   uint32_t ranks = 1;
   std::string job_id;
   uint64_t epoch = 0;
-  std::string secret;
+  Secret secret;
 };
 
 struct LaunchJob {

@@ -185,7 +185,7 @@ absl::StatusOr<Child> Child::Start(const ChildOptions& options) {
     env.push_back(absl::StrCat(options.secret_variable, "=", kSecretFd));
     // Smaller than a pipe's buffer: this does not wait.
     const ssize_t size = static_cast<ssize_t>(options.secret.size());
-    if (write(secret.write.get(), options.secret.data(),
+    if (write(secret.write.get(), options.secret.view().data(),
               options.secret.size()) != size) {
       return FromErrno(options, "write to a pipe", errno);
     }

@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/secret.h"
 #include "runtime/launch/descriptor.h"
 
 namespace weft::launch {
@@ -34,7 +35,7 @@ struct ChildOptions {
   std::vector<std::string> env;   // "NAME=value", all of it
   // Not empty: the child can read it once from the descriptor whose number is
   // in the environment variable `secret_variable`.
-  std::string secret;
+  Secret secret;
   std::string secret_variable;
 };
 

@@ -32,6 +32,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/secret.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 namespace weft::runtime {
@@ -42,7 +43,7 @@ struct CoordinatorOptions {
   uint32_t ranks = 1;
   std::string job_id;  // of the launch; ranks of another are strangers
   uint64_t epoch = 0;  // of the launch: how often it was started again
-  std::string secret;  // empty: none
+  Secret secret;       // empty: none
   // The rank whose process it runs in: lost with it. Empty: no rank's.
   std::optional<uint32_t> host_rank;
   // Ranks that say what they want get that instead of these two.

@@ -340,8 +340,8 @@ void GrpcRendezvous::Impl::Hear(const ToRank& message) {
     case ToRank::kAccepted: {
       const rendezvous::Accepted& accepted = message.accepted();
       if (!SameBytes(accepted.proof(),
-                     ProofOfCoordinator(options_.secret, challenge_, nonce_,
-                                        hello_))) {
+                     ProofOfCoordinator(options_.secret.view(), challenge_,
+                                        nonce_, hello_))) {
         return End(MakeError(
             ErrorCode::kPeerRefused,
             absl::StrCat(Where(), " does not have the secret of the job")));
@@ -398,7 +398,8 @@ void GrpcRendezvous::Impl::Enter(const std::string& challenge) {
   rendezvous::Enter* enter = message.mutable_enter();
   enter->set_hello(hello_);
   enter->set_nonce(nonce_);
-  enter->set_proof(ProofOfRank(options_.secret, challenge_, nonce_, hello_));
+  enter->set_proof(
+      ProofOfRank(options_.secret.view(), challenge_, nonce_, hello_));
   Say(std::move(message));
 }
 

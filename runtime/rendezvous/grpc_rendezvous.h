@@ -30,6 +30,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/secret.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 namespace weft::runtime {
@@ -43,7 +44,7 @@ struct RendezvousOptions {
   // Of this process; of two processes that say they are the same rank, the one
   // with the smaller number is a left-over. 0: the time.
   uint64_t incarnation = 0;
-  std::string secret;
+  Secret secret;
   // What must be equal on all ranks: name and value. Where it is not, all fail
   // with both values, or the first line in which they differ.
   std::vector<std::pair<std::string, std::string>> facts;

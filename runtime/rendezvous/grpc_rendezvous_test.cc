@@ -34,7 +34,7 @@ class GrpcRendezvousTest : public ::testing::Test {
   void Start(uint32_t ranks) {
     coordinator_options_.ranks = ranks;
     coordinator_options_.job_id = "job";
-    coordinator_options_.secret = kSecret;
+    coordinator_options_.secret = Secret::Of(kSecret);
     auto coordinator = Coordinator::Start(coordinator_options_);
     ASSERT_TRUE(coordinator.ok()) << coordinator.status();
     coordinator_ = *std::move(coordinator);
@@ -46,7 +46,7 @@ class GrpcRendezvousTest : public ::testing::Test {
     options.rank = rank;
     options.ranks = coordinator_options_.ranks;
     options.job_id = "job";
-    options.secret = kSecret;
+    options.secret = Secret::Of(kSecret);
     options.facts = {{"Weft version", "1"}};
     return options;
   }
@@ -248,7 +248,7 @@ TEST_F(GrpcRendezvousTest, MismatchesAndStrangers) {
   RendezvousOptions options = OptionsOf(1);
   EXPECT_THAT(std::string(GrpcRendezvous::Connect(options).status().message()),
               HasSubstr("there are two of one rank"));
-  options.secret = "another";
+  options.secret = Secret::Of("another");
   EXPECT_THAT(std::string(GrpcRendezvous::Connect(options).status().message()),
               HasSubstr("does not have the secret"));
   InAll([&](uint32_t r) {

@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 
@@ -31,45 +30,51 @@ absl::Status BadErrno(absl::string_view what) {
 }
 
 // Closes `fd`.
-absl::StatusOr<std::string> ReadAll(absl::string_view what, int fd) {
-  std::string text(kMost + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = read(fd, &text[size], text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      absl::Status error = BadErrno(what);
-      close(fd);
-      return error;
+absl::StatusOr<Secret> ReadAll(absl::string_view what, int fd) {
+  absl::Status error;
+  const Secret text = Secret::Fill(kMost + 1, [&](char* to) {
+    size_t size = 0;
+    while (size < kMost + 1) {
+      const ssize_t got = read(fd, to + size, kMost + 1 - size);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) error = BadErrno(what);
+      if (got <= 0) break;
+      size += static_cast<size_t>(got);
     }
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
+    return size;
+  });
   close(fd);
-  text.resize(size);
-  absl::StripAsciiWhitespace(&text);
-  if (text.size() < kLeast || text.size() > kMost) {
-    return Bad(what, absl::StrCat("it has ", text.size(), " bytes, expected ",
+  if (!error.ok()) return error;
+  const absl::string_view bytes = absl::StripAsciiWhitespace(text.view());
+  if (bytes.size() < kLeast || bytes.size() > kMost) {
+    return Bad(what, absl::StrCat("it has ", bytes.size(), " bytes, expected ",
                                   kLeast, " to ", kMost));
   }
-  return text;
+  return Secret::Of(bytes);
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> NewJobSecret() {
-  char bytes[kBytes];
-  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
-    return BadErrno("new");
-  }
-  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
+absl::StatusOr<Secret> NewJobSecret() {
+  const Secret bytes = Secret::Fill(kBytes, [](char* to) {
+    return getrandom(to, kBytes, 0) == kBytes ? kBytes : 0;
+  });
+  if (bytes.empty()) return BadErrno("new");
+  return Secret::Fill(2 * kBytes, [&bytes](char* to) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    for (const char c : bytes.view()) {
+      *to++ = kDigits[(c >> 4) & 15];
+      *to++ = kDigits[c & 15];
+    }
+    return 2 * kBytes;
+  });
 }
 
-absl::StatusOr<std::string> ReadJobSecret(const WorkerSpec& spec) {
+absl::StatusOr<Secret> ReadJobSecret(const WorkerSpec& spec) {
   if (spec.secret_fd >= 0) {
     return ReadAll(absl::StrCat("descriptor ", spec.secret_fd), spec.secret_fd);
   }
-  if (spec.secret_file.empty()) return std::string();
+  if (spec.secret_file.empty()) return Secret();
   const std::string what = absl::StrCat("file '", spec.secret_file, "'");
   // A FIFO would wait for a writer.
   const int fd =

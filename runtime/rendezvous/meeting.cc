@@ -111,7 +111,7 @@ void Meeting::Enter(uint64_t visitor, const rendezvous::Enter& enter,
                     uint64_t now) {
   const std::string challenge = visitors_[visitor].challenge;
   Hello hello;
-  if (!SameBytes(enter.proof(), ProofOfRank(options_.secret, challenge,
+  if (!SameBytes(enter.proof(), ProofOfRank(options_.secret.view(), challenge,
                                             enter.nonce(), enter.hello())) ||
       !hello.ParseFromString(enter.hello())) {
     return Refuse(visitor, ErrorCode::kPeerRefused,
@@ -120,7 +120,7 @@ void Meeting::Enter(uint64_t visitor, const rendezvous::Enter& enter,
   if (!Admit(visitor, hello)) return;
   ToRank message;
   rendezvous::Accepted* accepted = message.mutable_accepted();
-  accepted->set_proof(ProofOfCoordinator(options_.secret, challenge,
+  accepted->set_proof(ProofOfCoordinator(options_.secret.view(), challenge,
                                          enter.nonce(), enter.hello()));
   accepted->set_host(HostName());
   accepted->set_pid(getpid());

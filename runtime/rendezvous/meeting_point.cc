@@ -80,7 +80,7 @@ bool IsMine(int fd) {
 
 class Answering : public MeetingPoint {
  public:
-  Answering(Socket socket, Socket stop, std::string note)
+  Answering(Socket socket, Socket stop, Secret note)
       : socket_(std::move(socket)),
         stop_(std::move(stop)),
         note_(std::move(note)) {}
@@ -113,31 +113,36 @@ class Answering : public MeetingPoint {
       }
       if (!IsMine(one.get())) continue;
       // A note is smaller than a socket's buffer: this does not wait.
-      send(one.get(), note_.data(), note_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      send(one.get(), note_.view().data(), note_.size(),
+           MSG_NOSIGNAL | MSG_DONTWAIT);
     }
   }
 
   const Socket socket_;
   const Socket stop_;
-  const std::string note_;
+  const Secret note_;
   Thread thread_;
 };
 
 // The note, empty where there was none.
-absl::StatusOr<std::string> Take(int fd) {
-  std::string note;
-  char bytes[512];
-  while (note.size() <= MeetingPoint::kMaxNote) {
-    pollfd one = {fd, POLLIN, 0};
-    const int ready = poll(&one, 1, kTakeMs);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return std::string();
-    const ssize_t got = read(fd, bytes, sizeof(bytes));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::string();
-    if (got == 0) return note;
-    note.append(bytes, static_cast<size_t>(got));
-  }
+absl::StatusOr<Secret> Take(int fd) {
+  constexpr size_t kRoom = MeetingPoint::kMaxNote + 1;
+  Secret note = Secret::Fill(kRoom, [fd](char* to) {
+    size_t size = 0;
+    while (size < kRoom) {
+      pollfd one = {fd, POLLIN, 0};
+      const int ready = poll(&one, 1, kTakeMs);
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) return size_t{0};
+      const ssize_t got = read(fd, to + size, kRoom - size);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return size_t{0};
+      if (got == 0) break;
+      size += static_cast<size_t>(got);
+    }
+    return size;
+  });
+  if (note.size() < kRoom) return note;
   return MakeError(ErrorCode::kPeerRefused,
                    "the meeting point of the ranks answers with no note");
 }
@@ -145,7 +150,7 @@ absl::StatusOr<std::string> Take(int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MeetingPoint>> MeetingPoint::Open(
-    const std::string& name, const std::string& note) {
+    const std::string& name, const Secret& note) {
   if (note.empty() || note.size() > kMaxNote) {
     return MakeError(
         ErrorCode::kBadLaunch,
@@ -175,8 +180,8 @@ absl::StatusOr<std::unique_ptr<MeetingPoint>> MeetingPoint::Open(
   return std::unique_ptr<MeetingPoint>(std::move(point));
 }
 
-absl::StatusOr<std::string> MeetingPoint::Ask(const std::string& name,
-                                              uint64_t deadline_ns) {
+absl::StatusOr<Secret> MeetingPoint::Ask(const std::string& name,
+                                         uint64_t deadline_ns) {
   sockaddr_un address;
   const socklen_t size = AddressOf(name, &address);
   const int64_t begin = RealClock().MonotonicNs();
@@ -192,7 +197,7 @@ absl::StatusOr<std::string> MeetingPoint::Ask(const std::string& name,
         return MakeError(ErrorCode::kPeerRefused,
                          "the meeting point of the ranks is another user's");
       }
-      WEFT_ASSIGN_OR_RETURN(std::string note, Take(socket.get()));
+      WEFT_ASSIGN_OR_RETURN(Secret note, Take(socket.get()));
       if (!note.empty()) return note;
     } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
       return FromErrno("connect");

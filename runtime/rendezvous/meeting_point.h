@@ -4,9 +4,9 @@
 //
 //   // rank 0
 //   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<MeetingPoint> point,
-//                         MeetingPoint::Open(spec.meeting, "127.0.0.1:4711"));
+//                         MeetingPoint::Open(spec.meeting, note));
 //   // others
-//   WEFT_ASSIGN_OR_RETURN(std::string note,
+//   WEFT_ASSIGN_OR_RETURN(Secret note,
 //                         MeetingPoint::Ask(spec.meeting, deadline_ns));
 //
 // The name is that of a socket in Linux's abstract namespace: it is no file,
@@ -23,6 +23,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/base/secret.h"
 
 namespace weft::runtime {
 
@@ -32,13 +33,13 @@ class MeetingPoint {
 
   // kBadLaunch where another process has the name, kNoDescriptor, kNoThread.
   static absl::StatusOr<std::unique_ptr<MeetingPoint>> Open(
-      const std::string& name, const std::string& note);
+      const std::string& name, const Secret& note);
   virtual ~MeetingPoint() = default;
 
   // Waits until somebody has opened it. kPeerLost after the deadline,
   // kPeerRefused where the name is another user's.
-  static absl::StatusOr<std::string> Ask(const std::string& name,
-                                         uint64_t deadline_ns);
+  static absl::StatusOr<Secret> Ask(const std::string& name,
+                                    uint64_t deadline_ns);
 };
 
 }  // namespace weft::runtime

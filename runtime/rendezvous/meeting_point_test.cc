@@ -28,21 +28,23 @@ std::string Name(const std::string& text) {
 }
 
 TEST(MeetingPointTest, TheNoteReachesAll) {
-  auto point = MeetingPoint::Open(Name("a"), "127.0.0.1:4711 secret");
+  auto point =
+      MeetingPoint::Open(Name("a"), Secret::Of("127.0.0.1:4711 secret"));
   ASSERT_TRUE(point.ok()) << point.status();
   for (int i = 0; i < 5; ++i) {
-    absl::StatusOr<std::string> note = MeetingPoint::Ask(Name("a"), kLong);
+    absl::StatusOr<Secret> note = MeetingPoint::Ask(Name("a"), kLong);
     ASSERT_TRUE(note.ok()) << note.status();
-    EXPECT_EQ(*note, "127.0.0.1:4711 secret");
+    EXPECT_TRUE(*note == "127.0.0.1:4711 secret");
   }
 }
 
 TEST(MeetingPointTest, WhoComesFirstWaits) {
-  absl::StatusOr<std::string> note;
+  absl::StatusOr<Secret> note;
   absl::StatusOr<Thread> asking = Thread::Start(
       "asking", [&] { note = MeetingPoint::Ask(Name("b"), kLong); });
   ASSERT_TRUE(asking.ok());
-  auto point = MeetingPoint::Open(Name("b"), std::string(4096, 'n'));
+  auto point =
+      MeetingPoint::Open(Name("b"), Secret::Of(std::string(4096, 'n')));
   ASSERT_TRUE(point.ok()) << point.status();
   asking->Join();
   ASSERT_TRUE(note.ok()) << note.status();
@@ -50,14 +52,14 @@ TEST(MeetingPointTest, WhoComesFirstWaits) {
 }
 
 TEST(MeetingPointTest, NamesAreOneProcesssOnly) {
-  auto first = MeetingPoint::Open(Name("c"), "1");
+  auto first = MeetingPoint::Open(Name("c"), Secret::Of("1"));
   ASSERT_TRUE(first.ok());
-  absl::Status second = MeetingPoint::Open(Name("c"), "2").status();
+  absl::Status second = MeetingPoint::Open(Name("c"), Secret::Of("2")).status();
   EXPECT_TRUE(IsError(second, ErrorCode::kBadLaunch)) << second;
   EXPECT_THAT(std::string(second.message()), HasSubstr("two ranks 0"));
-  EXPECT_TRUE(MeetingPoint::Open(Name("d"), "2").ok());
+  EXPECT_TRUE(MeetingPoint::Open(Name("d"), Secret::Of("2")).ok());
   first->reset();
-  EXPECT_TRUE(MeetingPoint::Open(Name("c"), "2").ok());
+  EXPECT_TRUE(MeetingPoint::Open(Name("c"), Secret::Of("2")).ok());
 }
 
 TEST(MeetingPointTest, NobodyComes) {
@@ -71,7 +73,7 @@ TEST(MeetingPointTest, NothingIsLeftOfAKilledProcess) {
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    auto point = MeetingPoint::Open(name, "dead");
+    auto point = MeetingPoint::Open(name, Secret::Of("dead"));
     if (write(ready[1], point.ok() ? "y" : "n", 1) != 1) _exit(1);
     pause();
     _exit(0);
@@ -79,21 +81,21 @@ TEST(MeetingPointTest, NothingIsLeftOfAKilledProcess) {
   char said = 0;
   ASSERT_EQ(read(ready[0], &said, 1), 1);
   EXPECT_EQ(said, 'y');
-  EXPECT_EQ(MeetingPoint::Ask(name, kLong).value_or(""), "dead");
+  EXPECT_TRUE(*MeetingPoint::Ask(name, kLong) == "dead");
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(MeetingPoint::Ask(name, 2'000'000).ok());
-  EXPECT_TRUE(MeetingPoint::Open(name, "alive").ok());
+  EXPECT_TRUE(MeetingPoint::Open(name, Secret::Of("alive")).ok());
   close(ready[0]);
   close(ready[1]);
 }
 
 TEST(JobSecretTest, EachJobHasItsOwn) {
-  absl::StatusOr<std::string> one = NewJobSecret();
-  absl::StatusOr<std::string> two = NewJobSecret();
+  absl::StatusOr<Secret> one = NewJobSecret();
+  absl::StatusOr<Secret> two = NewJobSecret();
   ASSERT_TRUE(one.ok() && two.ok());
   EXPECT_EQ(one->size(), 64u);
-  EXPECT_NE(*one, *two);
+  EXPECT_TRUE(*one != two->view());
 }
 
 TEST(JobSecretTest, ADescriptorIsReadOnceAndClosed) {
@@ -103,14 +105,14 @@ TEST(JobSecretTest, ADescriptorIsReadOnceAndClosed) {
   close(pipes[1]);
   WorkerSpec spec;
   spec.secret_fd = pipes[0];
-  EXPECT_EQ(ReadJobSecret(spec).value_or(""), "0123456789abcdef");
+  EXPECT_TRUE(*ReadJobSecret(spec) == "0123456789abcdef");
   EXPECT_LT(fcntl(pipes[0], F_GETFD), 0);
   EXPECT_TRUE(IsError(ReadJobSecret(spec).status(), ErrorCode::kBadLaunch));
 }
 
 TEST(JobSecretTest, FilesAreTheOwnersOnly) {
   WorkerSpec spec;
-  EXPECT_EQ(ReadJobSecret(spec).value_or("x"), "");
+  EXPECT_TRUE(ReadJobSecret(spec)->empty());
   spec.secret_file = JoinPath(::testing::TempDir(), Name("secret"));
   ASSERT_TRUE(
       WriteFileAtomically(RealOs(), spec.secret_file, "0123456789abcdef").ok());
@@ -118,7 +120,7 @@ TEST(JobSecretTest, FilesAreTheOwnersOnly) {
   EXPECT_THAT(std::string(ReadJobSecret(spec).status().message()),
               HasSubstr("others may read it"));
   ASSERT_EQ(chmod(spec.secret_file.c_str(), 0600), 0);
-  EXPECT_EQ(ReadJobSecret(spec).value_or(""), "0123456789abcdef");
+  EXPECT_TRUE(*ReadJobSecret(spec) == "0123456789abcdef");
   ASSERT_TRUE(
       WriteFileAtomically(RealOs(), spec.secret_file, "0123456789").ok());
   ASSERT_EQ(chmod(spec.secret_file.c_str(), 0600), 0);

@@ -24,15 +24,20 @@ std::string Joined(std::initializer_list<absl::string_view> fields) {
   return text;
 }
 
-std::string Hmac(absl::string_view secret, const std::string& text) {
-  uint8_t digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
+constexpr size_t kDigestBytes = 32;
+
+void Hmac(absl::string_view secret, const std::string& text, char* digest) {
   // It fails for lack of memory only.
   CHECK(HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-             reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest,
-             &size) != nullptr)
+             reinterpret_cast<const uint8_t*>(text.data()), text.size(),
+             reinterpret_cast<uint8_t*>(digest), nullptr) != nullptr)
       << "HMAC-SHA256";
-  return std::string(reinterpret_cast<const char*>(digest), size);
+}
+
+std::string Proof(absl::string_view secret, const std::string& text) {
+  std::string digest(kDigestBytes, '\0');
+  Hmac(secret, text, digest.data());
+  return digest;
 }
 
 }  // namespace
@@ -46,18 +51,21 @@ std::string NewNonce() {
 
 std::string ProofOfRank(absl::string_view secret, absl::string_view challenge,
                         absl::string_view nonce, absl::string_view hello) {
-  return Hmac(secret, Joined({"weft rank", challenge, nonce, hello}));
+  return Proof(secret, Joined({"weft rank", challenge, nonce, hello}));
 }
 
 std::string ProofOfCoordinator(absl::string_view secret,
                                absl::string_view challenge,
                                absl::string_view nonce,
                                absl::string_view hello) {
-  return Hmac(secret, Joined({"weft coordinator", challenge, nonce, hello}));
+  return Proof(secret, Joined({"weft coordinator", challenge, nonce, hello}));
 }
 
-std::string KeyOf(absl::string_view secret, absl::string_view purpose) {
-  return Hmac(secret, Joined({"weft key", purpose}));
+Secret KeyOf(absl::string_view secret, absl::string_view purpose) {
+  return Secret::Fill(kDigestBytes, [&](char* digest) {
+    Hmac(secret, Joined({"weft key", purpose}), digest);
+    return kDigestBytes;
+  });
 }
 
 bool SameBytes(absl::string_view a, absl::string_view b) {

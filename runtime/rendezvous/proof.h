@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/base/secret.h"
 
 namespace weft::runtime {
 
@@ -27,7 +28,7 @@ std::string ProofOfCoordinator(absl::string_view secret,
                                absl::string_view hello);
 
 // A key of 32 bytes that is made of the secret, for one purpose.
-std::string KeyOf(absl::string_view secret, absl::string_view purpose);
+Secret KeyOf(absl::string_view secret, absl::string_view purpose);
 
 // Takes as long wherever they differ.
 bool SameBytes(absl::string_view a, absl::string_view b);

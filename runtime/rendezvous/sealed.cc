@@ -45,7 +45,7 @@ Context MakeContext() {
 
 std::string Seal(absl::string_view secret, absl::string_view purpose,
                  absl::string_view text) {
-  const std::string key = KeyOf(secret, purpose);
+  const Secret key = KeyOf(secret, purpose);
   std::string nonce(kNonceBytes, '\0');
   Require(RAND_bytes(Bytes(&nonce), kNonceBytes) == 1);
   const Context context = MakeContext();
@@ -53,7 +53,7 @@ std::string Seal(absl::string_view secret, absl::string_view purpose,
   std::string tag(kTagBytes, '\0');
   int size = 0;
   Require(EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
-                             Bytes(key), Bytes(nonce)) == 1 &&
+                             Bytes(key.view()), Bytes(nonce)) == 1 &&
           EVP_EncryptUpdate(context.get(), Bytes(&out), &size, Bytes(text),
                             static_cast<int>(text.size())) == 1 &&
           EVP_EncryptFinal_ex(context.get(), Bytes(&out) + size, &size) == 1 &&
@@ -62,30 +62,33 @@ std::string Seal(absl::string_view secret, absl::string_view purpose,
   return absl::StrCat(nonce, tag, out);
 }
 
-absl::StatusOr<std::string> Unseal(absl::string_view secret,
-                                   absl::string_view purpose,
-                                   absl::string_view sealed) {
+absl::StatusOr<Secret> Unseal(absl::string_view secret,
+                              absl::string_view purpose,
+                              absl::string_view sealed) {
   const absl::Status foreign =
       MakeError(ErrorCode::kPeerRefused,
                 absl::StrCat("the ", purpose,
                              " was not made by one who has the job's secret"));
   if (sealed.size() < kNonceBytes + kTagBytes) return foreign;
-  const std::string key = KeyOf(secret, purpose);
+  const Secret key = KeyOf(secret, purpose);
   const absl::string_view nonce = sealed.substr(0, kNonceBytes);
   std::string tag(sealed.substr(kNonceBytes, kTagBytes));
   const absl::string_view text = sealed.substr(kNonceBytes + kTagBytes);
   const Context context = MakeContext();
-  std::string out(text.size(), '\0');
-  int size = 0;
-  Require(EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
-                             Bytes(key), Bytes(nonce)) == 1 &&
-          EVP_DecryptUpdate(context.get(), Bytes(&out), &size, Bytes(text),
-                            static_cast<int>(text.size())) == 1 &&
-          EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes,
-                              tag.data()) == 1);
-  if (EVP_DecryptFinal_ex(context.get(), Bytes(&out) + size, &size) != 1) {
-    return foreign;
-  }
+  bool genuine = false;
+  Secret out = Secret::Fill(text.size(), [&](char* to) {
+    auto* bytes = reinterpret_cast<uint8_t*>(to);
+    int size = 0;
+    Require(EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
+                               Bytes(key.view()), Bytes(nonce)) == 1 &&
+            EVP_DecryptUpdate(context.get(), bytes, &size, Bytes(text),
+                              static_cast<int>(text.size())) == 1 &&
+            EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes,
+                                tag.data()) == 1);
+    genuine = EVP_DecryptFinal_ex(context.get(), bytes + size, &size) == 1;
+    return text.size();
+  });
+  if (!genuine) return foreign;
   return out;
 }
 

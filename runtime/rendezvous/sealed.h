@@ -2,7 +2,7 @@
 // secret, whoever carries them.
 //
 //   std::string sealed = Seal(secret, "certificate of rank 3", text);
-//   WEFT_ASSIGN_OR_RETURN(std::string text,
+//   WEFT_ASSIGN_OR_RETURN(Secret text,
 //                         Unseal(secret, "certificate of rank 3", sealed));
 //
 // AES-256-GCM, by a key that is made of the secret and of what the text is for:
@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/secret.h"
 
 namespace weft::runtime {
 
@@ -23,9 +24,9 @@ std::string Seal(absl::string_view secret, absl::string_view purpose,
                  absl::string_view text);
 
 // kPeerRefused where it was not sealed so.
-absl::StatusOr<std::string> Unseal(absl::string_view secret,
-                                   absl::string_view purpose,
-                                   absl::string_view sealed);
+absl::StatusOr<Secret> Unseal(absl::string_view secret,
+                              absl::string_view purpose,
+                              absl::string_view sealed);
 
 }  // namespace weft::runtime
 

@@ -5,7 +5,7 @@
 //                         WorkerSpecFrom(Environment::FromProcess(), flags));
 //   LOG(INFO) << Describe(spec);
 //   if (spec.ranks == 1) return TrainAlone();
-//   WEFT_ASSIGN_OR_RETURN(std::string secret, ReadJobSecret(spec));
+//   WEFT_ASSIGN_OR_RETURN(Secret secret, ReadJobSecret(spec));
 //
 // The first complete set wins:
 //   1. flags                      --rank --ranks --coordinator ...

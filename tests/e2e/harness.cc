@@ -1,18 +1,22 @@
 #include "tests/e2e/harness.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "core/base/os.h"
 #include "gtest/gtest.h"
 #include "plugins/host/test_plugins.h"
@@ -322,6 +326,32 @@ std::vector<std::string> TestJob::Runs() const {
     out.push_back(JoinPath(File("runs"), name));
   }
   return out;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  const std::string path =
+      absl::StrCat("/proc/", pid, "/task/", pid, "/children");
+  std::vector<pid_t> out;
+  for (absl::string_view word :
+       absl::StrSplit(RealOs().ReadFile(path, 1 << 16).value_or(""), ' ')) {
+    pid_t child = 0;
+    if (absl::SimpleAtoi(word, &child)) out.push_back(child);
+  }
+  return out;
+}
+
+void AwaitMetrics(const TestJob& job, Process* process, int lines) {
+  while (process->Running()) {
+    if (!job.Runs().empty()) {
+      const std::string text =
+          RealOs()
+              .ReadFile(JoinPath(job.Runs().back(), "metrics.jsonl"), 1 << 24)
+              .value_or("");
+      if (std::count(text.begin(), text.end(), '\n') >= lines) return;
+    }
+    sched_yield();
+  }
+  FAIL() << "it ended: " << process->Wait().err;
 }
 
 TrainOptions OnRanks(const TestJob& job, uint32_t ranks, const Sets& sets,

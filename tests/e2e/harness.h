@@ -131,6 +131,13 @@ class TestJob {
   std::string folder_;
 };
 
+// Those that `pid` has started and that are not reaped.
+std::vector<pid_t> ChildrenOf(pid_t pid);
+
+// Until the newest run has `lines` of metrics; fails where `process`, which is
+// to write them, ends before.
+void AwaitMetrics(const TestJob& job, Process* process, int lines);
+
 // A run of `job` on virtual ranks; `transport`: options of loopback.
 TrainOptions OnRanks(const TestJob& job, uint32_t ranks, const Sets& sets,
                      const std::string& transport = "");

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -60,33 +59,6 @@ Words RunOn(int ranks, const TestJob& job, const Sets& sets,
             const Words& flags = {}) {
   return Words{"run", "--nproc-per-node", absl::StrCat(ranks)} + flags +
          Words{job.path()} + AsFlags(sets);
-}
-
-std::vector<pid_t> ChildrenOf(pid_t pid) {
-  const std::string path =
-      absl::StrCat("/proc/", pid, "/task/", pid, "/children");
-  std::vector<pid_t> out;
-  for (absl::string_view word :
-       absl::StrSplit(RealOs().ReadFile(path, 1 << 16).value_or(""), ' ')) {
-    pid_t child = 0;
-    if (absl::SimpleAtoi(word, &child)) out.push_back(child);
-  }
-  return out;
-}
-
-// Until the newest run has `lines` of metrics.
-void AwaitMetrics(const TestJob& job, Process* launcher, int lines) {
-  while (launcher->Running()) {
-    if (!job.Runs().empty()) {
-      const std::string text =
-          RealOs()
-              .ReadFile(JoinPath(job.Runs().back(), "metrics.jsonl"), 1 << 24)
-              .value_or("");
-      if (std::count(text.begin(), text.end(), '\n') >= lines) return;
-    }
-    sched_yield();
-  }
-  FAIL() << "the launcher ended: " << launcher->Wait().err;
 }
 
 // No process that this one inherits is left: it is the nearest ancestor that

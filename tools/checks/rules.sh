@@ -27,8 +27,9 @@ forbid 'a TODO names who: TODO(name)' '^tools/checks/' \
 # reports its mutex.
 forbid 'weft::Mutex instead of Abseil'"'"'s' '^[^:]*:[0-9]*: *//' \
   'absl::(Mutex|Notification|CondVar|BlockingCounter)|absl/synchronization/' "${code[@]}"
+# What is read of another process is a file in /proc.
 forbid 'only core/base/env.cc reads the environment' \
-  '^core/base/env\.cc:|getenv\("TEST_[A-Z0-9]+"\)|^[^:]*:[0-9]*: *(//|\*|/\*)' \
+  '^core/base/env\.cc:|getenv\("TEST_[A-Z0-9]+"\)|"environ"|^[^:]*:[0-9]*: *(//|\*|/\*)' \
   '\bgetenv\b|\benviron\b' "${code[@]}"
 forbid 'no vendor or wire outside its place' \
   '^(transport/grpc|runtime/rendezvous|benchmarks/transport)/' '# *include *[<"]grpc' "${code[@]}"

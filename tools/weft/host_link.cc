@@ -33,15 +33,16 @@ std::string Purpose(uint32_t rank) {
 }
 
 absl::Status Issue(runtime::GrpcRendezvous* meeting, uint32_t ranks,
-                   const std::string& secret) {
+                   const Secret& secret) {
   WEFT_ASSIGN_OR_RETURN(const JobAuthority authority,
                         JobAuthority::Make(kHours));
   for (uint32_t r = 0; r < ranks; ++r) {
     WEFT_ASSIGN_OR_RETURN(const RankCertificate issued, authority.Issue(r));
-    const std::string text = absl::StrJoin(
-        {authority.certificate(), issued.certificate, issued.key}, kBetween);
-    WEFT_RETURN_IF_ERROR(
-        meeting->Put(Purpose(r), runtime::Seal(secret, Purpose(r), text)));
+    const Secret text =
+        Secret::Join({authority.certificate(), kBetween, issued.certificate,
+                      kBetween, issued.key.view()});
+    WEFT_RETURN_IF_ERROR(meeting->Put(
+        Purpose(r), runtime::Seal(secret.view(), Purpose(r), text.view())));
   }
   return absl::OkStatus();
 }
@@ -128,15 +129,16 @@ absl::Status HostLink::AddFile(const std::string& option,
 
 absl::Status HostLink::Make(runtime::GrpcRendezvous* meeting, uint32_t rank,
                             uint32_t ranks, const std::string& coordinator,
-                            const std::string& secret) {
+                            const Secret& secret) {
   WEFT_ASSIGN_OR_RETURN(const std::string local,
                         LocalAddressTowards(coordinator));
   options_.emplace_back("listen", runtime::JoinHostPort(local, 0));
   if (rank == 0) WEFT_RETURN_IF_ERROR(Issue(meeting, ranks, secret));
   WEFT_ASSIGN_OR_RETURN(const std::string sealed, meeting->Get(Purpose(rank)));
-  WEFT_ASSIGN_OR_RETURN(const std::string text,
-                        runtime::Unseal(secret, Purpose(rank), sealed));
-  const std::vector<std::string> parts = absl::StrSplit(text, kBetween);
+  WEFT_ASSIGN_OR_RETURN(const Secret text,
+                        runtime::Unseal(secret.view(), Purpose(rank), sealed));
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(text.view(), kBetween);
   if (parts.size() != 3) {
     return MakeError(ErrorCode::kPeerRefused,
                      absl::StrCat(Purpose(rank), " is none"));

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/secret.h"
 #include "runtime/rendezvous/grpc_rendezvous.h"
 #include "tools/weft/many_ranks.h"
 
@@ -37,7 +38,7 @@ class HostLink {
   // All ranks call it. Pre-condition: there is a secret.
   absl::Status Make(runtime::GrpcRendezvous* meeting, uint32_t rank,
                     uint32_t ranks, const std::string& coordinator,
-                    const std::string& secret);
+                    const Secret& secret);
 
   const TransportOptions& options() const { return options_; }
 

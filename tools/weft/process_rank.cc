@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/error.h"
-#include "core/base/sha256.h"
+#include "core/base/secret.h"
 #include "core/base/status_macros.h"
 #include "core/base/version.h"
 #include "glog/logging.h"
@@ -28,6 +28,7 @@
 #include "runtime/rendezvous/host_port.h"
 #include "runtime/rendezvous/job_secret.h"
 #include "runtime/rendezvous/meeting_point.h"
+#include "runtime/rendezvous/proof.h"
 #include "tools/weft/device_list.h"
 #include "tools/weft/host_link.h"
 #include "tools/weft/job.h"
@@ -46,7 +47,6 @@ using runtime::WorkerSpec;
 constexpr uint64_t kFarewellNs = 5'000'000'000;
 // After so much of it people are told why it stays.
 constexpr uint64_t kQuietNs = 300'000'000;
-constexpr size_t kMaxDomainSecret = 64;
 
 class ProcessRank {
  public:
@@ -89,7 +89,7 @@ class ProcessRank {
 
   TrainOptions options_;
   WorkerSpec spec_;  // `bound`: by the launcher, or by itself
-  std::string secret_;
+  Secret secret_;
   std::string address_;  // of the coordinator
   std::unique_ptr<runtime::Coordinator> coordinator_;
   std::unique_ptr<runtime::MeetingPoint> point_;
@@ -135,8 +135,8 @@ absl::Status ProcessRank::FindCoordinator() {
     WEFT_RETURN_IF_ERROR(StartCoordinator("127.0.0.1:0"));
     address_ = coordinator_->address();
     absl::StatusOr<std::unique_ptr<runtime::MeetingPoint>> point =
-        runtime::MeetingPoint::Open(spec_.meeting,
-                                    absl::StrCat(address_, "\n", secret_));
+        runtime::MeetingPoint::Open(
+            spec_.meeting, Secret::Join({address_, "\n", secret_.view()}));
     if (!point.ok()) {
       // Nobody knows its address: nobody has to be waited for.
       coordinator_.reset();
@@ -146,12 +146,12 @@ absl::Status ProcessRank::FindCoordinator() {
     return absl::OkStatus();
   }
   WEFT_ASSIGN_OR_RETURN(
-      const std::string note,
+      const Secret note,
       runtime::MeetingPoint::Ask(spec_.meeting, options_.join_timeout_ns));
-  const std::pair<std::string, std::string> lines =
-      absl::StrSplit(note, absl::MaxSplits('\n', 1));
-  address_ = lines.first;
-  secret_ = lines.second;
+  const std::pair<absl::string_view, absl::string_view> lines =
+      absl::StrSplit(note.view(), absl::MaxSplits('\n', 1));
+  address_ = std::string(lines.first);
+  secret_ = Secret::Of(lines.second);
   return absl::OkStatus();
 }
 
@@ -283,8 +283,9 @@ absl::Status ProcessRank::Link(const job::Job& job) {
   link.domain.epoch = spec_.restart;
   link.domain.peer_timeout_ms =
       static_cast<uint32_t>(options_.peer_timeout_ns / 1'000'000);
-  link.domain.secret =
-      secret_.size() <= kMaxDomainSecret ? secret_ : Sha256Hex(secret_);
+  if (!secret_.empty()) {
+    link.domain.secret = runtime::KeyOf(secret_.view(), "transport");
+  }
   if (meeting_ != nullptr) {
     std::map<std::string, TransportOptions> defaults;
     if (!spec_.one_host() && !secret_.empty()) {

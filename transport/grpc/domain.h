@@ -120,7 +120,7 @@ class GrpcDomain : public weft_sdk::TransportDomain, private PortOwner {
 
   const weft_sdk::Hello hello_;
   const Options options_;
-  const std::string secret_;
+  const weft_sdk::Secret secret_;
   const uint64_t timeout_ns_;
   const std::string token_;  // of the address
   Shared shared_;

@@ -18,7 +18,7 @@ class SecurityTest : public GrpcTest {
   std::unique_ptr<Node> WithSecret(uint32_t rank,
                                    const std::string& secret) const {
     DomainConfig config = Config(rank, 2);
-    config.secret = secret;
+    config.secret = Secret::Of(secret);
     return Open(config);
   }
 
@@ -43,7 +43,7 @@ class SecurityTest : public GrpcTest {
     config.options = {
         {"tls_ca", File("ca" + id, authority.certificate(), 0644)},
         {"tls_cert", File("cert" + id, mine.certificate, 0644)},
-        {"tls_key", File("key" + id, mine.key)}};
+        {"tls_key", File("key" + id, std::string(mine.key.view()))}};
     return config;
   }
 };
@@ -88,7 +88,7 @@ TEST_P(SecurityTest, AnotherSecretOrNoneDoesNot) {
 TEST_P(SecurityTest, WhoHasTheSecretIsToldWhatDiffers) {
   auto b = WithSecret(1, "s");
   DomainConfig config = Config(0, 2);
-  config.secret = "s";
+  config.secret = Secret::Of("s");
   config.plan_hash = 0x123;
   auto a = Open(config);
   EXPECT_FALSE(Connect(*a, *b));
@@ -103,7 +103,7 @@ TEST_P(SecurityTest, WhoHasTheSecretIsToldWhatDiffers) {
 // All that a peer said, said again by somebody who only heard it.
 TEST_P(SecurityTest, WhatWasSaidBeforeIsNoProof) {
   DomainConfig config = Config(1, 2);
-  config.secret = "of this job";
+  config.secret = Secret::Of("of this job");
   config.peer_timeout_ms = 1500;  // so long may a stranger be silent
   auto b = Open(config);
   const Place place(b->domain().Listen().value());
@@ -134,7 +134,7 @@ TEST_P(SecurityTest, WhatWasSaidBeforeIsNoProof) {
     close(fd);
   }
   config = Config(0, 2);
-  config.secret = "of this job";
+  config.secret = Secret::Of("of this job");
   config.incarnation = 1;
   auto next = Open(config);
   EXPECT_TRUE(Connect(*next, *b));
@@ -220,7 +220,7 @@ TEST_P(SecurityTest, ListensInPublicOnlyWithBoth) {
       DomainConfig config = tls ? Tls(1, authority, 1) : Config(1, 2);
       config.options.insert(config.options.end(), std::begin(everywhere),
                             std::end(everywhere));
-      if (secret) config.secret = "of this job";
+      if (secret) config.secret = Secret::Of("of this job");
       const absl::Status status = transport().Open(config).status();
       if (tls && secret) {
         EXPECT_TRUE(status.ok()) << status;

@@ -254,7 +254,7 @@ void GrpcDomain::TakeHello(Visit* visit, const Frame& frame) {
   Frame challenge = NewFrame(FrameKind::kChallenge);
   challenge.nonce = RandomBytes(kNonceBytes);
   visit->said = EncodeFrame(frame) + WithoutProof(challenge);
-  challenge.proof = Prove(secret_, Role::kListener, visit->said);
+  challenge.proof = Prove(secret_.view(), Role::kListener, visit->said);
   visit->stage = Stage::kProof;
   Say(visit, challenge);
 }
@@ -262,7 +262,8 @@ void GrpcDomain::TakeHello(Visit* visit, const Frame& frame) {
 // Not before this is anybody told what this rank has, or is anybody's mistake
 // an event.
 void GrpcDomain::TakeProof(Visit* visit, const Frame& frame) {
-  if (!SameBytes(frame.proof, Prove(secret_, Role::kConnector, visit->said))) {
+  if (!SameBytes(frame.proof,
+                 Prove(secret_.view(), Role::kConnector, visit->said))) {
     return Drop(visit, WEFT_PEER_LOST, "");
   }
   const Refusal refusal = MeetHello(*visit);
@@ -304,7 +305,8 @@ void GrpcDomain::TakeChallenge(Visit* visit, const Frame& frame) {
   visit->theirs = frame;
   visit->said += WithoutProof(frame);
   if (frame.nonce.size() != kNonceBytes ||
-      !SameBytes(frame.proof, Prove(secret_, Role::kListener, visit->said))) {
+      !SameBytes(frame.proof,
+                 Prove(secret_.view(), Role::kListener, visit->said))) {
     return Refuse(visit,
                   {WEFT_REFUSED_JOB, "rank " + std::to_string(visit->rank) +
                                          " has not the secret of job '" +
@@ -313,7 +315,7 @@ void GrpcDomain::TakeChallenge(Visit* visit, const Frame& frame) {
   }
   visit->stage = Stage::kWelcome;
   Frame proof = NewFrame(FrameKind::kProof);
-  proof.proof = Prove(secret_, Role::kConnector, visit->said);
+  proof.proof = Prove(secret_.view(), Role::kConnector, visit->said);
   Say(visit, proof);
 }
 
