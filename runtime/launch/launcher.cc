@@ -1,13 +1,12 @@
 #include "runtime/launch/launcher.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/descriptors.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "runtime/launch/attempt.h"
@@ -27,26 +26,13 @@ constexpr uint64_t kOwnDescriptors = 32;
 constexpr uint64_t kDescriptorsPerRank = 4;
 constexpr uint64_t kDescriptorsPerConnection = 2;
 
-// What would fail somewhere later, and not always with a word of why.
-absl::Status ReserveDescriptors(const LaunchOptions& options) {
-  const uint64_t needed =
+absl::Status ReserveFor(const LaunchOptions& options) {
+  return ReserveDescriptors(
       kOwnDescriptors + kDescriptorsPerRank * options.ranks_per_node +
-      (options.node_rank == 0 ? kDescriptorsPerConnection * options.ranks()
-                              : 0);
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
-    return absl::OkStatus();
-  }
-  limit.rlim_cur = std::min<rlim_t>(needed, limit.rlim_max);
-  if (limit.rlim_cur == needed && setrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    return absl::OkStatus();
-  }
-  return MakeError(
-      ErrorCode::kNoDescriptor,
-      absl::StrCat(options.ranks_per_node, " of ", options.ranks(),
-                   " ranks need some ", needed,
-                   " file descriptors in the launcher, the limit is ",
-                   limit.rlim_max, " (ulimit -Hn)"));
+          (options.node_rank == 0 ? kDescriptorsPerConnection * options.ranks()
+                                  : 0),
+      absl::StrCat("the launcher of ", options.ranks_per_node, " of ",
+                   options.ranks(), " ranks"));
 }
 
 class Launcher {
@@ -72,7 +58,7 @@ class Launcher {
 
  private:
   absl::Status Prepare() {
-    WEFT_RETURN_IF_ERROR(ReserveDescriptors(options_));
+    WEFT_RETURN_IF_ERROR(ReserveFor(options_));
     logs_ = job_.log_directory.empty() ? JoinPath(job_.directory, "logs")
                                        : job_.log_directory;
     errors_ = JoinPath(job_.directory, "errors");

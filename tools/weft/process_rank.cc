@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/descriptors.h"
 #include "core/base/error.h"
 #include "core/base/secret.h"
 #include "core/base/status_macros.h"
@@ -47,6 +48,10 @@ using runtime::WorkerSpec;
 constexpr uint64_t kFarewellNs = 5'000'000'000;
 // After so much of it people are told why it stays.
 constexpr uint64_t kQuietNs = 300'000'000;
+// Of a rank itself; and of its connection to another and of that one's to the
+// coordinator, which may be here.
+constexpr uint64_t kOwnDescriptors = 32;
+constexpr uint64_t kDescriptorsPerPeer = 6;
 
 class ProcessRank {
  public:
@@ -158,6 +163,10 @@ absl::Status ProcessRank::FindCoordinator() {
 absl::StatusOr<TrainResult> ProcessRank::Meet() {
   WEFT_RETURN_IF_ERROR(CheckManyRanks(options_, spec_.ranks));
   if (spec_.ranks == 1) return TrainResult();
+  // As many on all ranks: each of them says so at once.
+  WEFT_RETURN_IF_ERROR(
+      ReserveDescriptors(kOwnDescriptors + kDescriptorsPerPeer * spec_.ranks,
+                         absl::StrCat("a rank of ", spec_.ranks)));
   WEFT_RETURN_IF_ERROR(FindCoordinator());
   runtime::RendezvousOptions options;
   options.address = address_;
