@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Two hosts with two ranks each, played by namespaces of network and processes:
 # the ranks of a host are joined by shared memory, those of two hosts by gRPC,
-# with TLS; the bits are those of one process. Then the network is cut.
+# with TLS; the bits are those of one process, whoever knocks at the doors. Then
+# the network is cut.
 # Skipped, with the reason, where a test may make no namespaces.
 set -u
 skip() {
@@ -59,6 +60,7 @@ start() {
   shift
   for r in 0 1 2 3; do
     on=
+    : >"$here/err$r" # what was said before is not taken for this job's
     [ "$r" -lt 2 ] || on=on_other
     RANK=$r WORLD_SIZE=4 LOCAL_RANK=$((r % 2)) LOCAL_WORLD_SIZE=2 \
       MASTER_ADDR=10.77.0.1 MASTER_PORT=29600 WEFT_SECRET_FILE=$here/secret \
@@ -75,16 +77,56 @@ done
 log=$(echo "$here"/runs/*/logs/rank_00001.log)
 grep -q 'joined with rank 0 by shm, ranks 2, 3 by grpc' "$log" ||
   fail "rank 1 is joined otherwise: $(grep 'joined with' "$log")"
-"$weft" train "$job" --set steps=6 --set epochs=0 --run-dir "$here/alone" \
-  --virtual-ranks 2 >/dev/null 2>&1 || fail "one process ended with $?"
-cmp "$here"/runs/*/ckpt/*/model.safetensors \
-  "$here"/alone/*/ckpt/*/model.safetensors || fail "other bits"
+# The newest run has made the bits of one process that makes as many steps.
+same_bits() {
+  local run step
+  run=$(ls -d "$here"/runs/* | sort | tail -1)
+  step=$(basename "$(ls -d "$run"/ckpt/step_* | sort | tail -1)")
+  "$weft" train "$job" --set steps=$((10#${step#step_})) --set epochs=0 \
+    --run-dir "$here/alone" --virtual-ranks 2 >/dev/null 2>&1 ||
+    fail "one process ended with $?"
+  cmp "$run/ckpt/$step/model.safetensors" \
+    "$here"/alone/*/ckpt/"$step"/model.safetensors || fail "other bits"
+  rm -r "$here/alone"
+}
+same_bits
+
+await_steps() {
+  until grep -q 'first step after' "$here/err0"; do
+    kill -0 "${pid[0]}" 2>/dev/null || fail "rank 0 ended early"
+  done
+}
+
+# Strangers at the doors of ranks 0 and 1, while they train.
+if /usr/bin/python3 -c 'import ssl' 2>/dev/null; then
+  "$PWD/tests/e2e/issue_certificate" "$here" 1 || fail "no certificate"
+  start 100000000
+  await_steps
+  doors=$(awk '$4 == "0A" && $2 ~ /01004D0A:/ { print $2 }' /proc/net/tcp \
+    /proc/net/tcp6)
+  knocked=0
+  for door in $doors; do
+    port=$((16#${door#*:}))
+    [ "$port" -ne 29600 ] || continue # of the meeting, and without TLS
+    /usr/bin/python3 "$PWD/tests/e2e/tls_stranger.py" 10.77.0.1 "$port" \
+      "$here/cert.pem" "$here/key.pem" || fail "a stranger at port $port"
+    knocked=$((knocked + 1))
+  done
+  [ "$knocked" -gt 0 ] || fail "no doors: $doors"
+  kill -TERM "${pid[0]}"
+  for r in 0 1 2 3; do
+    wait "${pid[r]}"
+    code=$?
+    [ "$code" -eq 0 ] || [ "$code" -eq 143 ] || fail "rank $r ended with $code"
+  done
+  same_bits
+else
+  echo "no strangers: no Python with ssl here"
+fi
 
 # Without a network between them both halves end.
 start 100000000 --peer-timeout 1
-until grep -q 'first step after' "$here/err0"; do
-  kill -0 "${pid[0]}" 2>/dev/null || fail "rank 0 ended early"
-done
+await_steps
 ip link set here down
 for r in 0 1 2 3; do
   wait "${pid[r]}"

@@ -45,7 +45,7 @@ bool HasNeedle(absl::string_view text) {
   return false;
 }
 
-std::string ProcText(pid_t pid, const std::string& name) {
+std::string ProcText(pid_t pid, const char* name) {
   return ReadText(absl::StrCat("/proc/", pid, "/", name));
 }
 
@@ -139,7 +139,7 @@ Found LookForIt(pid_t pid) {
 void ExpectHidden(pid_t pid) {
   SCOPED_TRACE(ProcText(pid, "cmdline"));
   // What the kernel shows of its arguments and its environment.
-  for (const std::string& name : {"cmdline", "environ"}) {
+  for (const char* name : {"cmdline", "environ"}) {
     EXPECT_FALSE(HasNeedle(ProcText(pid, name))) << name;
   }
   const Found found = LookForIt(pid);

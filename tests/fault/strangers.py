@@ -19,6 +19,7 @@ import struct
 import time
 
 import ranks
+from eavesdropper import Eavesdropper, Impostor
 from ranks import Failed, Job, wait_for
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -263,8 +264,17 @@ def secret_is_nowhere(job, secret):
                 raise Failed(f"the secret is in {path}")
 
 
+def eavesdrop(transport):
+    """Nobody where there is nothing to hear, or it may not be."""
+    with contextlib.suppress(PermissionError):
+        return Eavesdropper() if transport == "grpc" else None
+    print("nobody eavesdrops: that may not be here")
+    return None
+
+
 def campaign(transport, settings):
     job = Job(settings.weft, settings.root)
+    eavesdropper = eavesdrop(transport)
     try:
         secret = os.urandom(16).hex().encode()
         path = job.folder / "secret"
@@ -274,6 +284,8 @@ def campaign(transport, settings):
             job.start(r, ["--set", "steps=100000000", "--transport", transport],
                       {"WEFT_SECRET_FILE": path})
         job.await_steps()
+        if eavesdropper:
+            eavesdropper.close()
         secret_is_nowhere(job, secret)
         visitors = Visitors(job, secret, settings.seed)
         kinds = [visitors.wrong_secret, visitors.replayed, visitors.other_start,
@@ -283,11 +295,17 @@ def campaign(transport, settings):
             if not visitors.doors:
                 raise Failed("no door of shared memory")
             kinds += [visitors.at_door] * 3
+        impostor = eavesdropper and Impostor(
+            lambda port: Call(port, "/weft.Transport/Stream"), eavesdropper,
+            secret)
+        if impostor:
+            kinds += impostor.visits()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda visit: visit(), [kinds[i % len(kinds)] for i in
                                            range(settings.strangers)]))
-        if visitors.slowest > (30 if settings.share else 1):
-            raise Failed(f"refused after {visitors.slowest:.2f} s")
+        slowest = max(v.slowest for v in (visitors, impostor) if v)
+        if slowest > (30 if settings.share else 1):
+            raise Failed(f"refused after {slowest:.2f} s")
         before = job.steps()
         wait_for(lambda: job.steps() > before + 3, 30, "steps after them")
         job.processes[0].send_signal(signal.SIGTERM)
@@ -297,8 +315,10 @@ def campaign(transport, settings):
         secret_is_nowhere(job, secret)
         same_bits(job, settings)
         return (f"{settings.strangers} refused, the slowest hello after "
-                f"{visitors.slowest:.2f} s; same bits")
+                f"{slowest:.2f} s; same bits")
     finally:
+        if eavesdropper:
+            eavesdropper.close()
         job.close()
 
 
