@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "gmock/gmock.h"
@@ -314,6 +315,33 @@ TEST_F(LauncherTest, WhatWouldComeAgainIsNotTriedAgain) {
     EXPECT_EQ(result.restarts, 0u);
   }
   EXPECT_THAT(err_, HasSubstr("no restart: this would come again"));
+}
+
+// A launcher of another host than the first knows no more than its ranks.
+TEST_F(LauncherTest, WhatWouldComeAgainOnAnotherHostIsNotTriedAgain) {
+  flags_.nnodes = "2";
+  flags_.node_rank = "1";
+  flags_.master_addr = "192.0.2.1";
+  flags_.secret_file = File("secret");
+  ASSERT_TRUE(
+      WriteFileAtomically(RealOs(), flags_.secret_file, "0123456789abcdef")
+          .ok());
+  ASSERT_EQ(chmod(flags_.secret_file.c_str(), 0600), 0);
+  flags_.max_restarts = "2";
+  const std::string script =
+      "echo '{\"code\": \"WEFT-7001\", \"message\": \"lost\", "
+      "\"cause\": \"$CAUSE\"}' > $WEFT_ERROR_FILE; exit 138";
+  for (const auto& [name, restarts] :
+       {std::pair("WEFT-6001", 0u), std::pair("WEFT-2007", 0u),
+        std::pair("WEFT-5008", 2u), std::pair("WEFT-x", 2u)}) {
+    SCOPED_TRACE(name);
+    const LaunchResult result =
+        MustLaunch(absl::StrReplaceAll(script, {{"$CAUSE", name}}));
+    EXPECT_EQ(result.exit_code, 138);
+    EXPECT_EQ(result.restarts, restarts);
+  }
+  EXPECT_THAT(err_, HasSubstr("no restart: this would come again"));
+  EXPECT_THAT(calls_.hubs, IsEmpty());
 }
 
 TEST_F(LauncherTest, AnOldErrorIsNotThisOnes) {

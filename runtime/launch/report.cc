@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "core/base/error.h"
 #include "nlohmann/json.hpp"
 
@@ -40,9 +42,19 @@ bool WouldComeAgain(int exit_code) {
   return false;
 }
 
+// The same of an error's name, "WEFT-6001".
+bool WouldComeAgain(absl::string_view name) {
+  int number = 0;
+  return absl::ConsumePrefix(&name, "WEFT-") &&
+         absl::SimpleAtoi(name, &number) &&
+         WouldComeAgain(
+             ExitCodeOf(MakeError(static_cast<ErrorCode>(number), "")));
+}
+
 struct Told {
   std::string message;
   std::string where;
+  std::string cause;  // the name of the error of a rank that it lost
 };
 
 // What a rank left in its file, if anything that can be read.
@@ -59,6 +71,7 @@ std::optional<Told> ReadError(Os& os, const std::string& path) {
   Told told;
   told.message = absl::StrCat(word("code"), ": ", word("message"));
   told.where = absl::StrCat(", on host ", word("host"));
+  told.cause = word("cause");
   auto step = json.find("step");
   if (step != json.end() && step->is_number_unsigned()) {
     absl::StrAppend(&told.where, " at step ", step->get<uint64_t>());
@@ -100,6 +113,15 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
   cause.would_come_again =
       WouldComeAgain(cause.exit_code) ||
       (told.has_value() && WouldComeAgain(ExitCodeOf(told->status)));
+  // Of another host's rank this launcher knows only what its own ranks heard.
+  for (const RankEnd& end : ends) {
+    if (end.end.exit_code != ExitCodeOfLostPeer()) continue;
+    const std::optional<Told> heard =
+        ReadError(os, ErrorFile(error_directory, end.rank));
+    if (heard.has_value() && WouldComeAgain(heard->cause)) {
+      cause.would_come_again = true;
+    }
+  }
   std::optional<Told> own;
   // A rank that was killed has left nothing, or what an earlier one left.
   if (here && first->end.signal == 0) {

@@ -11,6 +11,7 @@
 #include "runtime/observe/progress.h"
 #include "runtime/observe/run_directory.h"
 #include "runtime/observe/run_log.h"
+#include "runtime/rendezvous/rendezvous.h"
 
 namespace weft::observe {
 namespace {
@@ -269,6 +270,11 @@ TEST(FailureTest, JsonHasWhatALauncherNeeds) {
         "\"time\": \"2026-01-02T03:04:05Z\""}) {
     EXPECT_THAT(json, HasSubstr(text));
   }
+  EXPECT_THAT(json, Not(HasSubstr("cause")));
+  absl::Status loss = MakeError(ErrorCode::kPeerLost, "rank 1 failed");
+  loss.SetPayload(runtime::kCauseName, absl::Cord("WEFT-6001"));
+  EXPECT_THAT(FailureJson({loss, 3, 17}, clock),
+              HasSubstr("\"cause\": \"WEFT-6001\""));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "runtime/rendezvous/rendezvous.h"
 
 namespace weft::observe {
 namespace {
@@ -141,6 +142,9 @@ std::string FailureJson(const Failure& failure, Clock& clock) {
       {"exit_code", ExitCodeOf(failure.status)},
       {"page", absl::StrCat("docs/errors/", ErrorName(code), ".md")},
   };
+  const absl::optional<absl::Cord> cause =
+      failure.status.GetPayload(runtime::kCauseName);
+  if (cause.has_value()) json["cause"] = std::string(*cause);
   return json.dump(2, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace) +
          "\n";

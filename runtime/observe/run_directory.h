@@ -79,7 +79,8 @@ struct Failure {
   uint64_t step = 0;  // updates that were done
 };
 
-// The text of errors/rank_N.json.
+// The text of errors/rank_N.json. Of the loss of a rank that told why it ends,
+// `cause` is the name of its error.
 std::string FailureJson(const Failure& failure, Clock& clock);
 
 }  // namespace weft::observe

@@ -408,8 +408,13 @@ void GrpcRendezvous::Impl::Enter(const std::string& challenge) {
 void GrpcRendezvous::Impl::HearFailure(const rendezvous::Failure& failure) {
   if (ended_.ok()) told_ = CodeOf(failure.code());
   const bool own = failure.common() || failure.rank() == options_.rank;
-  End(own ? TextError(failure.code(), failure.text())
-          : MakeError(ErrorCode::kPeerLost, failure.text()));
+  if (own) return End(TextError(failure.code(), failure.text()));
+  absl::Status loss = MakeError(ErrorCode::kPeerLost, failure.text());
+  const ErrorCode cause = CodeOf(failure.code());
+  if (cause != ErrorCode::kPeerLost) {
+    loss.SetPayload(kCauseName, absl::Cord(ErrorName(cause)));
+  }
+  End(loss);
 }
 
 // ---- Calls ------------------------------------------------------------------

@@ -149,6 +149,7 @@ TEST_F(GrpcRendezvousTest, AFailureReachesAllThatWaitAndAllThatDoNot) {
     EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("failed with WEFT-6001: loss is nan"));
+    EXPECT_EQ(status.GetPayload(kCauseName), absl::Cord("WEFT-6001"));
   });
   const absl::Status cause = MakeError(ErrorCode::kNotFinite, "loss is nan");
   ranks_[1]->Fail(1, cause);

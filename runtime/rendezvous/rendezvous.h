@@ -25,6 +25,10 @@ namespace weft::runtime {
 // value is that rank's number.
 inline constexpr char kOfAnotherRank[] = "weft/of-another-rank";
 
+// The payload of the loss of a rank that told why it ends: the name of its
+// error, "WEFT-6001".
+inline constexpr char kCauseName[] = "weft/cause-name";
+
 // Whether `status` tells of the end of another rank, not of one's own.
 inline bool IsOfAnotherRank(const absl::Status& status) {
   return absl::IsUnavailable(status) ||
