@@ -3,12 +3,17 @@
 
     benchmarks/train.py startup  [--runs 5]
     benchmarks/train.py step     [--job lenet] [--runs 3] [--set runtime.threads=1]
+    benchmarks/train.py ranks    [--job gpt] [--runs 5]
     benchmarks/train.py accuracy [--job mlp] [--seeds 1,2,3,4,5]
 
 startup   seconds from exec to the end of the first step, those of reading and
           inflating the data, and the difference
 step      wall and CPU milliseconds of a step, and samples a second: two runs of
           different length, divided; start-up and evaluation cancel out
+ranks     the same batch on one process, on a core, and on two of one thread each;
+          and two of PyTorch (peers/torch_ddp.py, with the settings that are
+          fastest in the first round), one after the other in each round;
+          resnet18 needs --data, the directory of made_up_images.py
 accuracy  of the job as its file says, by seed; also planned memory and the peak
           that the operating system saw
 
@@ -37,16 +42,21 @@ def result(section, name, metric, values, unit):
 class Runner:
     def __init__(self, args):
         self.args = args
-        self.job = os.path.join(ROOT, "examples",
-                                "fashion_mnist_%s.txtpb" % args.job)
+        name = ("gpt_licenses" if args.job == "gpt"
+                else "fashion_mnist_%s" % args.job)
+        self.job = os.path.join(ROOT, "examples", name + ".txtpb")
+
+    def command(self, program, runs, sets):
+        command = program + [self.job, "--quiet", "--run-dir", runs]
+        for s in list(sets) + self.args.set:
+            command += ["--set", s]
+        return command
 
     def train(self, *sets):
         """Runs once; returns the program's result with its times and peak."""
         with tempfile.TemporaryDirectory() as runs:
-            command = [self.args.weft, "train", self.job, "--json", "--quiet",
-                       "--run-dir", runs]
-            for s in list(sets) + self.args.set:
-                command += ["--set", s]
+            command = self.command([self.args.weft, "train", "--json"], runs,
+                                   sets)
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             begin = time.monotonic()
             done = subprocess.run(command, capture_output=True, text=True)
@@ -90,6 +100,80 @@ def step(runner):
     result("train", name, "samples/s", [1000 * batch / w for w in wall], "1/s")
 
 
+# As benchmarks/peers has them: batch, steps of the short run and of the
+# difference, what else differs from the example.
+RANKS = {
+    "mlp": (128, 200, 1500, []),
+    "lenet": (128, 60, 300, []),
+    "gpt": (32, 8, 40, ["model.builtin.args.dropout=0"]),
+    "resnet18": (32, 4, 12, []),
+}
+
+
+def ranks(runner):
+    args = runner.args
+    batch, short, steps, sets = RANKS[args.job]
+    sets = sets + ["epochs=0", "batch_size=%d" % batch, "runtime.threads=1",
+                   "eval.every_epochs=0",
+                   "optimizer.schedule.cosine.warmup_steps=0"]
+    if args.data:
+        for part in ("train", "eval"):
+            for kind in ("images", "labels"):
+                sets.append("data.%s.idx.%s=%s/%s.gz" %
+                            (part, kind, args.data, kind))
+
+    def seconds(program, more, steps):
+        with tempfile.TemporaryDirectory() as runs:
+            begin = time.monotonic()
+            done = subprocess.run(
+                runner.command(program, runs,
+                               sets + more + ["steps=%d" % steps]),
+                capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(done.stderr)
+            return time.monotonic() - begin
+
+    def ours(program, more=()):
+        a = seconds(program, list(more), short)
+        b = seconds(program, list(more), short + steps)
+        return 1000 * (b - a) / steps
+
+    def peer(settings):
+        command = [args.python, os.path.join(
+            ROOT, "benchmarks", "peers", "torch_ddp.py"), "--model", args.job]
+        command += ["--settings", settings] if settings else []
+        command += ["--data", args.data] if args.data else []
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stderr)
+        found = {}
+        for line in done.stdout.splitlines():
+            fields = line.split("\t")
+            found[fields[2]] = float(fields[4])
+        name = min(found, key=found.get)
+        return name, found[name]
+
+    one, two, torch, best = [], [], [], ""
+    for _ in range(args.runs):
+        one.append(ours(["taskset", "-c", "0", args.weft, "train"]))
+        two.append(ours([args.weft, "run", "--nproc-per-node", "2"],
+                        ["runtime.bind_threads=true"]))
+        if args.python:
+            best, ms = peer(best.split(" ")[-1])
+            torch.append(ms)
+    for name, values in (("weft %s, 1 process" % args.job, one),
+                         ("weft %s, 2 processes" % args.job, two),
+                         (best, torch)):
+        if values:
+            result("ranks", name, "wall/step", values, "ms")
+    name = "weft %s, 2 processes" % args.job
+    result("ranks", name, "times as fast as 1",
+           [a / b for a, b in zip(one, two)], "x")
+    if torch:
+        result("ranks", name, "times as fast as torch",
+               [a / b for a, b in zip(torch, two)], "x")
+
+
 def accuracy(runner):
     found, planned, rss = [], 0, 0
     name = "weft " + runner.args.job
@@ -107,17 +191,20 @@ def accuracy(runner):
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("startup", "step", "accuracy"))
+    parser.add_argument("what", choices=("startup", "step", "ranks", "accuracy"))
     parser.add_argument("--weft", default=os.path.join(
         ROOT, "bazel-bin", "tools", "weft", "weft"))
-    parser.add_argument("--job", choices=("mlp", "lenet"), default="mlp")
+    parser.add_argument("--job", choices=sorted(RANKS), default="mlp")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", default="1,2,3,4,5")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--data", help="of resnet18")
+    parser.add_argument("--python", default="/usr/bin/python3",
+                        help="of ranks: one that has torch; empty: ours alone")
     args = parser.parse_args()
-    {"startup": startup, "step": step, "accuracy": accuracy}[args.what](
-        Runner(args))
+    {"startup": startup, "step": step, "ranks": ranks,
+     "accuracy": accuracy}[args.what](Runner(args))
 
 
 if __name__ == "__main__":

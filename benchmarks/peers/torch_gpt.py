@@ -108,6 +108,14 @@ def read_text():
     return torch.from_numpy(numpy.frombuffer(text, numpy.uint8).copy()).long()
 
 
+def loss(net, text, batch):
+    """Of a batch of random places in the text."""
+    first = torch.randint(len(text) - CONTEXT - 1, (batch, 1))
+    window = text[first + torch.arange(CONTEXT + 1)]
+    return nn.functional.cross_entropy(net(window[:, :-1]),
+                                       window[:, 1:].reshape(-1))
+
+
 def result(name, metric, values, unit):
     print("RESULT", "train", name, metric, *("%.4g" % v for v in (
         statistics.median(values), min(values), max(values))), len(values),
@@ -130,12 +138,9 @@ def main():
         if step % CHUNK == 0:
             wall.append(time.monotonic())
             cpu.append(time.process_time())
-        first = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1))
-        window = text[first + torch.arange(CONTEXT + 1)]
-        loss = nn.functional.cross_entropy(net(window[:, :-1]),
-                                           window[:, 1:].reshape(-1))
+        value = loss(net, text, BATCH)
         optimizer.zero_grad()
-        loss.backward()
+        value.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
     name = "torch %s gpt, dropout %g, %d threads" % (

@@ -77,6 +77,28 @@ def resnet18():
                          nn.Linear(inputs, 10))
 
 
+MODELS = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18}
+
+
+def load(model, data):
+    """Pixels and labels; `data` is a directory of the images of resnet18."""
+    resnet = model == "resnet18"
+    files = ((data + "/images.gz", data + "/labels.gz") if resnet else
+             (DATA + "images-idx3-ubyte.gz", DATA + "labels-idx1-ubyte.gz"))
+    shape = (-1, 3, 32, 32) if resnet else (-1, 1, 28, 28)
+    images = torch.from_numpy(
+        read(files[0], 20 if resnet else 16).reshape(shape))
+    return images, torch.from_numpy(read(files[1], 8).astype(numpy.int64))
+
+
+def make_optimizer(model, net):
+    if model == "lenet":
+        return torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
+    return torch.optim.SGD(net.parameters(),
+                           lr=0.05 if model == "resnet18" else 0.1,
+                           momentum=0.9, weight_decay=5e-4)
+
+
 def result(name, metric, values, unit):
     print("RESULT", "train", name, metric, *("%.4g" % v for v in (
         statistics.median(values), min(values), max(values))), len(values),
@@ -85,8 +107,7 @@ def result(name, metric, values, unit):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", choices=("mlp", "lenet", "resnet18"),
-                        default="mlp")
+    parser.add_argument("--model", choices=sorted(MODELS), default="mlp")
     parser.add_argument("--data", help="of resnet18: see above")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1)
@@ -99,26 +120,15 @@ def main():
     data_begin = time.monotonic()
     resnet = args.model == "resnet18"
     count, chunk = (32, 3) if resnet else (128, 20)
-    shape = (-1, 3, 32, 32) if resnet else (-1, 1, 28, 28)
-    files = ((args.data + "/images.gz", args.data + "/labels.gz") if resnet else
-             (DATA + "images-idx3-ubyte.gz", DATA + "labels-idx1-ubyte.gz"))
-    images = torch.from_numpy(
-        read(files[0], 20 if resnet else 16).reshape(shape))
-    labels = torch.from_numpy(read(files[1], 8).astype(numpy.int64))
+    images, labels = load(args.model, args.data)
     data_seconds = time.monotonic() - data_begin
-    net = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18}[args.model]()
+    net = MODELS[args.model]()
     layout = (torch.channels_last if args.channels_last
               else torch.contiguous_format)
     net = net.to(memory_format=layout)
     if args.script:
         net = torch.jit.script(net)
-    if args.model != "lenet":
-        optimizer = torch.optim.SGD(net.parameters(),
-                                    lr=0.05 if resnet else 0.1, momentum=0.9,
-                                    weight_decay=5e-4)
-    else:
-        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3,
-                                      weight_decay=0.01)
+    optimizer = make_optimizer(args.model, net)
     order = torch.randperm(len(labels))
     wall, cpu, first = [], [], None
     for step in range(args.steps):
