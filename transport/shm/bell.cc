@@ -21,18 +21,16 @@ void Futex(std::atomic<uint32_t>* word, int op, uint32_t value,
 }  // namespace
 
 void Bell::Ring() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (page().sleepers.load() == 0) return;
   page().rings.fetch_add(1);
-  if (page().sleepers.load() != 0) {
-    Futex(&page().rings, FUTEX_WAKE, INT_MAX, nullptr);
-  }
+  Futex(&page().rings, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 void Bell::Sleep(uint32_t seen, uint64_t timeout_ns) {
   const uint64_t ns = std::min(timeout_ns, kLongestSleepNs);
   const timespec timeout{0, static_cast<long>(ns)};
-  page().sleepers.fetch_add(1);
   Futex(&page().rings, FUTEX_WAIT, seen, &timeout);
-  Awake();
 }
 
 }  // namespace weft_shm

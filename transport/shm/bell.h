@@ -1,21 +1,23 @@
 // The word on which the threads of a domain sleep, and that its peers ring.
 //
-//   const uint32_t seen = bell.rings();
+//   const uint32_t seen = bell.Announce();
 //   ... look at everything; nothing there:
 //   bell.Sleep(seen, timeout_ns);        // returns at once where it rang since
+//   bell.Awake();
 //
 //   peer: write the record; bell.Ring();
 //
-// No ring is lost: Ring counts up, then looks for sleepers; Sleep says that it
-// sleeps, then the kernel compares the count. All four are sequentially
-// consistent, so either the count has changed or the ringer sees the sleeper.
-// A ring is a system call only where somebody sleeps. A peer that writes
-// nonsense into the page delays the sleeper by kLongestSleepNs at most.
+// No ring is lost: the peer writes, then looks for sleepers; the sleeper says
+// that it is one, then looks at what was written. With a fence in between at
+// both, one of them sees the other. A ring counts up and is a system call where
+// there is a sleeper; else it only reads a line that nobody writes. A peer that
+// writes nonsense into the page delays the sleeper by kLongestSleepNs at most.
 //
 // Threading: thread-safe, between processes too.
 #ifndef WEFT_TRANSPORT_SHM_BELL_H_
 #define WEFT_TRANSPORT_SHM_BELL_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "transport/shm/layout.h"
@@ -30,17 +32,18 @@ class Bell {
   // Over a page that NewSealed made, here or in a peer.
   explicit Bell(const Fd& fd) : page_(MapSealed(fd, kPage)) {}
 
-  uint32_t rings() const { return page().rings.load(); }
   void Ring();
-  void Sleep(uint32_t seen, uint64_t timeout_ns);
 
-  // The parts of Sleep, for who sleeps in another way: between the two, every
-  // ring changes word() from what Announce returned, and wakes it.
+  // Between the two every ring changes word() from what Announce returned, and
+  // wakes who sleeps on it.
   uint32_t Announce() {
     page().sleepers.fetch_add(1);
-    return page().rings.load();
+    const uint32_t seen = page().rings.load();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return seen;
   }
   void Awake() { page().sleepers.fetch_sub(1); }
+  void Sleep(uint32_t seen, uint64_t timeout_ns);
   const uint32_t* word() const {
     return reinterpret_cast<const uint32_t*>(&page().rings);
   }

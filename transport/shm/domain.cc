@@ -193,14 +193,15 @@ bool ShmDomain::Wait(uint64_t timeout_ns) {
   BeginRest();
   bool there = false;
   for (uint64_t left = timeout_ns;;) {
-    const uint32_t seen = bell_.rings();
+    const uint32_t seen = bell_.Announce();
     {
       Locked lock(this);
       ProgressAll();
       there = !mailbox_.empty();
     }
+    if (!there && left != 0) bell_.Sleep(seen, left);
+    bell_.Awake();
     if (there || left == 0) break;
-    bell_.Sleep(seen, left);
     const uint64_t at = NowNs();
     left = at < deadline ? deadline - at : 0;
   }

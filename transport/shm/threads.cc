@@ -32,17 +32,15 @@ void ShmDomain::RunBell() {
   uint64_t seen_polls = 0;
   while (!stop_.load()) {
     if (StandBack(&seen_polls)) continue;
-    const uint32_t seen = bell_.rings();
+    const uint32_t seen = bell_.Announce();
     bool any;
     {
       Locked lock(this);
       any = ProgressAll();
     }
-    if (any) {
-      std::this_thread::yield();  // who polls wants the lock too
-    } else if (!stop_.load()) {
-      bell_.Sleep(seen, kLongestSleepNs);
-    }
+    if (!any && !stop_.load()) bell_.Sleep(seen, kLongestSleepNs);
+    bell_.Awake();
+    if (any) std::this_thread::yield();  // who polls wants the lock too
   }
 }
 
