@@ -31,16 +31,19 @@ class Fifo {
   // In the order in which they came. Pre-condition: i < size().
   T& operator[](size_t i) { return slots_[(head_ + i) & mask()]; }
 
-  void push_back(T element) {
-    if (size() == slots_.size()) Grow();
-    slots_[tail_++ & mask()] = std::move(element);
-  }
+  // Not of this queue's own elements.
+  void push_back(T&& element) { NewSlot() = std::move(element); }
+  void push_back(const T& element) { NewSlot() = element; }
   void clear() { head_ = tail_; }
 
  private:
   static constexpr size_t kFirst = 8;  // a power of two
 
   size_t mask() const { return slots_.size() - 1; }
+  T& NewSlot() {
+    if (size() == slots_.size()) Grow();
+    return slots_[tail_++ & mask()];
+  }
   void Grow() {
     std::vector<T> more(slots_.empty() ? kFirst : 2 * slots_.size());
     const size_t n = size();

@@ -18,7 +18,7 @@ using weft_sdk::TransportEvent;
 
 class Mailbox {
  public:
-  void Push(TransportEvent event, bool urgent) {
+  void Push(TransportEvent&& event, bool urgent) {
     (urgent ? urgent_ : usual_).push_back(std::move(event));
     pushed_ = true;
   }
