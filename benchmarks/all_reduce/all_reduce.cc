@@ -181,7 +181,7 @@ class Rank {
     meeting_->AllGather(rank_, absl::StrCat(size.name), "").IgnoreError();
     runtime::SessionOptions options;
     options.spin_ns = 20'000;
-    options.periods_in_flight = 16;  // the control thread is on the same core
+    options.periods_in_flight = 48;  // the control thread is on the same core
     options.wire.emplace();
     options.wire->transports = {{&transport_, {}}};
     options.wire->rendezvous = meeting_.get();

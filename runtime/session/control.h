@@ -25,7 +25,7 @@
 namespace weft::runtime {
 
 // Reports of periods under way must fit into a worker's share of the mailbox.
-inline constexpr uint32_t kMaxPeriodsInFlight = 16;
+inline constexpr uint32_t kMaxPeriodsInFlight = 48;
 
 class Control {
  public:
