@@ -11,9 +11,10 @@
 //
 // Taking one message from the queue changes one actor; then the actor that may
 // act, if there is one, acts: its launches, then its messages. Between acts the
-// worker polls: after each act that gave a device something to do, else after
-// 64 acts. With nothing to do it spins a little, or where there are more
-// threads than cores lets others run, then sleeps on its futex word.
+// worker polls: after 64 acts or, where one gave a device something to do, when
+// some microsecond has passed. With nothing to do it spins a little, or where
+// there are more threads than cores lets others run, then sleeps on its futex
+// word.
 //
 //   Worker worker(config);
 //   worker.Begin(/*first_step=*/0);
@@ -149,7 +150,8 @@ class Worker {
   class LaunchTimer;
   enum class Leaving : uint8_t { kNo, kStop, kAbort };
 
-  static constexpr uint32_t kPollEvery = 64;
+  static constexpr uint32_t kPollEvery = 64;    // acts
+  static constexpr uint64_t kPollTicks = 2048;  // of CpuTicks
   // Times to let other threads run before sleeping, where nobody spins.
   static constexpr uint32_t kYields = 64;
   static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
@@ -219,6 +221,7 @@ class Worker {
   // Periods that are done but for what is on its way out: (period, holds).
   std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;
+  uint64_t polled_ticks_ = 0;
   uint32_t posts_ = 0;  // of the word, when the wire was polled last
   std::vector<FutexWord::Other> wire_words_;  // of the transports, asleep
   uint64_t nap_ns_ = kFirstNapNs;
