@@ -4,7 +4,7 @@
 # openmpi-bin, libucx0 for the second, python3-torch for the third; what is not
 # there is named and left out.
 #
-#   benchmarks/peers/all_reduce.sh [ranks]
+#   [PYTHON=python3] benchmarks/peers/all_reduce.sh [ranks]
 set -eu
 ranks=${1:-2}
 cd "$(dirname "$0")"
@@ -28,8 +28,8 @@ if command -v mpicxx >/dev/null; then
 else
   echo "openmpi: left out, there is no mpicxx" >&2
 fi
-if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
-  /usr/bin/python3 ./torch_all_reduce.py "$ranks"
+if "${PYTHON:-/usr/bin/python3}" -c 'import torch.distributed' 2>/dev/null; then
+  "${PYTHON:-/usr/bin/python3}" ./torch_all_reduce.py "$ranks"
 else
   echo "gloo: left out, there is no torch" >&2
 fi

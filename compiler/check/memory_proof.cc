@@ -34,6 +34,7 @@ absl::Status Refuted(const Args&... args) {
 // A port that touches the memory of a root register.
 struct Access {
   uint32_t task = 0;
+  uint32_t from = 0;    // the task whose act `first` is, mostly the same
   uint32_t reg = 0;     // through which it touches it
   uint32_t slices = 1;  // of `reg` in one copy of the root
   Events first;         // take, or acquire-and-give
@@ -62,14 +63,16 @@ class AliasProof {
     std::vector<Access> reads, writes;
     for (uint32_t r : tree) {
       for (Use use : view_.readers(r)) {
+        if (!Touches(use)) continue;
         reads.push_back(ReadOf(use));
         if (view_.writes_input(use)) writes.push_back(reads.back());
       }
-      if (r != root && view_.writes_output(view_.producer(r))) {
-        writes.push_back(WriteOf(view_.producer(r)));
-      }
+      if (r == root) continue;
+      const Use producer = view_.producer(r);
+      if (view_.writes_output(producer)) writes.push_back(WriteOf(producer));
+      if (Lands(producer.task)) writes.push_back(WriteOfPeer(r));
     }
-    if (!writes.empty() &&
+    if (!writes.empty() && !view_.reg(root).lent() &&
         view_.proto().arenas(view_.reg(root).arena()).kind() ==
             plan::Arena::PEER) {
       return Refuted(view_.TaskName(writes[0].task), " writes ",
@@ -77,7 +80,7 @@ class AliasProof {
     }
     for (const Access& write : writes) {
       for (const Access& read : reads) {
-        if (read.task == write.task) continue;
+        if (read.task == write.task || read.task == write.from) continue;
         WEFT_RETURN_IF_ERROR(CheckPair(root, read, write));
       }
     }
@@ -86,7 +89,10 @@ class AliasProof {
 
   Access ReadOf(Use use) const {
     const plan::InputPort& in = view_.task(use.task).inputs(use.port);
-    return {use.task, in.register_(), view_.slices(in.register_()),
+    return {use.task,
+            use.task,
+            in.register_(),
+            view_.slices(in.register_()),
             Events(in.pattern().acts(), actor::kTake),
             Events(in.pattern().acts(), actor::kAck)};
   }
@@ -96,16 +102,60 @@ class AliasProof {
     Events give(out.pattern().acts(), actor::kGive);
     Events acquire(out.pattern().acts(), actor::kAcquire);
     if (acquire.empty()) acquire = give;
-    return {use.task, out.register_(), view_.slices(out.register_()), acquire,
-            give};
+    return {use.task, use.task, out.register_(), view_.slices(out.register_()),
+            acquire,  give};
   }
 
-  bool IsSelfOrDescendant(uint32_t reg, uint32_t of) const {
-    while (reg != of) {
-      if (view_.reg(reg).alias_of() == 0) return false;
-      reg = view_.reg(reg).alias_of() - 1;
+  // Whether the task looks at what it takes there, and not only gives it on.
+  bool Touches(Use use) const {
+    const plan::Task& task = view_.task(use.task);
+    if (!task.inputs(use.port).aliased()) return true;
+    for (const plan::Op& op : task.ops()) {
+      for (const plan::Operand& in : op.inputs()) {
+        if (in.where() == plan::Operand::INPUT && in.index() == use.port) {
+          return true;
+        }
+      }
     }
-    return true;
+    return view_.writes_input(use);
+  }
+
+  bool Lands(uint32_t t) const {
+    const plan::Task& task = view_.task(t);
+    return task.kind() == plan::Task::RECV && task.channel() != 0 &&
+           view_.proto().channels(static_cast<int>(task.channel()) - 1).lands();
+  }
+
+  // What a peer makes of what it was lent, from the act that lends it on.
+  Access WriteOfPeer(uint32_t reg) const {
+    const Use landed = view_.producer(reg);
+    Access write = WriteOf(landed);
+    const uint32_t landing = view_.task(landed.task).channel();
+    for (Use use : view_.readers(view_.reg(reg).alias_of() - 1)) {
+      const plan::Task& task = view_.task(use.task);
+      if (task.kind() != plan::Task::SEND || task.channel() == 0) continue;
+      const plan::Channel& channel =
+          view_.proto().channels(static_cast<int>(task.channel()) - 1);
+      if (channel.read() != landing) continue;
+      write.from = use.task;
+      write.first = ReadOf(use).first;
+    }
+    return write;
+  }
+
+  // Whether who reads `reg` means to read what was written into `of`: it is
+  // made of that, step by step.
+  bool IsMadeOf(uint32_t reg, uint32_t of) const {
+    if (reg == of) return true;
+    if (view_.reg(reg).alias_of() == 0) return false;
+    for (const plan::InputPort& in :
+         view_.task(view_.producer(reg).task).inputs()) {
+      if (view_.root(in.register_()) == view_.root(reg) &&
+          IsMadeOf(in.register_(), of)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Acts of `read` and `write` on the same memory, in every period.
@@ -115,7 +165,7 @@ class AliasProof {
     // see the value before or after, as long as the plan says which.
     const bool either =
         read.reg == write.reg && view_.producer(write.reg).task != write.task;
-    if (!either && IsSelfOrDescendant(read.reg, write.reg)) {
+    if (!either && IsMadeOf(read.reg, write.reg)) {
       return absl::OkStatus();  // reads what was written
     }
     const uint32_t reads = read.first.Count(hb_.acts(read.task));
@@ -125,7 +175,7 @@ class AliasProof {
       const ActRef read_end{read.task, read.last.Act(k)};
       for (uint32_t s = 0; s < write.slices; ++s) {
         const uint32_t m = n * write.slices + s;
-        const ActRef write_begin{write.task, write.first.Act(m)};
+        const ActRef write_begin{write.from, write.first.Act(m)};
         const ActRef write_end{write.task, write.last.Act(m)};
         if (write_end.act >= hb_.acts(write.task)) continue;
         if (!Overlap(root, read, k, write, m)) continue;
@@ -317,7 +367,7 @@ absl::Status ProveRead(const PlanView& view, const LiveRanges& live,
                         static_cast<uint32_t>(i) * copies + copy};
       if (said.act >= hb.acts(said.actor)) continue;
       for (ActRef reader : ranges[i].ends) {
-        if (hb.Before(reader, said)) continue;
+        if (reader == said || hb.Before(reader, said)) continue;
         return Refuted(view.TaskName(said.actor), " tells the owner of ",
                        view.RegisterName(reg), " that it has been read, but ",
                        "nothing makes ", view.TaskName(reader.actor),

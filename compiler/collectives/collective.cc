@@ -201,6 +201,14 @@ std::string AgreedOf(const Collective& c, CollectiveAlgorithm algorithm,
   return text;
 }
 
+bool RunsInPlace(const Collective& c, CollectiveAlgorithm algorithm,
+                 int64_t elements, DType wire) {
+  return c.chunk_elements == 0 && !c.narrow &&
+         InPlace(c.kind, algorithm,
+                 elements * static_cast<int64_t>(DTypeSize(wire)), c.group(),
+                 c.topology);
+}
+
 // Nothing moves where there is no element.
 Value EmptyResult(const Collective& c, const TensorType& type, bool has_result,
                   GraphEmitter* emit) {
@@ -284,13 +292,17 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
     const DType wire = WireType(c.kind, c.op, type.dtype);
     CollectiveEmission emission(graph, &emit, c, schedule, wire, elements,
                                 AgreedOf(c, algorithm, type), provenance);
-    if (input.valid()) {
-      emission.Start(Cast(FlatOperand(c, Expr(emit, input)), wire), before);
+    Value operand, total;
+    if (input.valid()) operand = Cast(FlatOperand(c, Expr(emit, input)), wire);
+    if (RunsInPlace(c, algorithm, elements, wire)) {
+      total = emission.RunInPlace(operand);
+    } else {
+      if (operand.valid()) emission.Start(operand, before);
+      emission.Run();
+      if (!after.empty()) total = emission.Result(after);
     }
-    emission.Run();
-    if (!after.empty()) {
-      Expr flat(emit, emission.Result(after));
-      result = Cast(ShapedResult(c, flat, type.shape), type.dtype);
+    if (total.valid()) {
+      result = Cast(ShapedResult(c, Expr(emit, total), type.shape), type.dtype);
     }
     emission.Finish();
   }

@@ -60,6 +60,12 @@
 // for several collectives of which not all ranks do the same, `after` names
 // what must have acted before.
 //
+// In place: an all-reduce in three stages whose blocks all ranks can read where
+// they lie lends them, weft.Send {lent}: the owner of a block writes what it
+// has reduced (weft.ReduceToAll) into all of them, and a Send and Recv {lands}
+// say so. As data flow it is the three-stage algorithm; that nothing is copied
+// is for the partition to see to.
+//
 // Chunks: with `chunk_elements`, each block of the schedule is cut into chunks
 // of so many elements, and each step of a chunk is an edge of its own: chunk 1
 // travels while chunk 0 is reduced.

@@ -27,8 +27,9 @@ std::vector<int> HostOfPosition(const CollectiveGroup& group) {
 class Meter {
  public:
   Meter(const CollectiveGroup& group, const Topology& topology,
-        const CollectiveSchedule& schedule, int64_t bytes)
+        const CollectiveSchedule& schedule, int64_t bytes, bool in_place)
       : topology_(topology),
+        in_place_(in_place),
         host_of_(HostOfPosition(group)),
         sent_(group.size, 0),
         messages_(group.size, 0) {
@@ -48,6 +49,7 @@ class Meter {
 
  private:
   const Topology& topology_;
+  const bool in_place_;
   std::vector<int> host_of_;
   std::vector<int64_t> begin_;
   std::vector<int64_t> sent_;
@@ -71,7 +73,8 @@ void Meter::Add(const CollectiveStep& step) {
     latency = std::max(latency, link.latency_s);
     out[move.from] += busy;
     in[move.to] += busy;
-    if (mapped || move.action != CollectiveAction::kStore) {
+    const bool stored = move.action == CollectiveAction::kStore;
+    if (stored ? mapped && !in_place_ : true) {
       reduce[move.to] += bytes / topology_.reduce_bytes_per_s;
     }
     sent_[move.from] += bytes;
@@ -142,6 +145,20 @@ bool SameHost(const std::vector<std::vector<int>>& hosts, int a, int b) {
   return host_of(a) == host_of(b);
 }
 
+bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
+             const CollectiveGroup& group, const Topology& topology) {
+  if (kind != CollectiveKind::kAllReduce ||
+      algorithm != CollectiveAlgorithm::kThreeStage || group.size < 2) {
+    return false;
+  }
+  for (int p = 1; p < group.size; ++p) {
+    if (!SameHost(group.hosts, 0, p)) return false;
+  }
+  // With all blocks but the last one rounded up something is left for that.
+  const int64_t block = bytes / group.size;
+  return topology.Maps(block) && block > group.size * kInPlaceAlignment;
+}
+
 int FewMessages(int ranks) {
   int doublings = 0;
   while ((int64_t{1} << doublings) < ranks) ++doublings;
@@ -152,7 +169,8 @@ CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
                       int64_t bytes, const CollectiveGroup& group,
                       const Topology& topology) {
   const CollectiveSchedule schedule = MakeSchedule(kind, algorithm, group);
-  Meter meter(group, topology, schedule, bytes);
+  Meter meter(group, topology, schedule, bytes,
+              InPlace(kind, algorithm, bytes, group, topology));
   for (const CollectiveStep& step : schedule.steps) meter.Add(step);
   return meter.Total();
 }

@@ -8,7 +8,8 @@
 //   + bytes reduced / reduce_bytes_per_s
 //
 // A message whose value is read in place (Topology::Maps) has no bytes of its
-// own: who reads it does so anyway, and what is stored is copied once.
+// own: who reads it does so anyway, and what is stored is copied once, unless
+// it is made in place.
 //
 // Steps follow one another: chunks, which overlap them, are not modelled.
 //
@@ -51,6 +52,15 @@ struct Topology {
     return mapped_bytes != 0 && bytes >= mapped_bytes;
   }
 };
+
+// Whether the algorithm is done in place (collective.h): an all-reduce in three
+// stages of `bytes`, by ranks of one host that read each other's blocks where
+// they lie.
+bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
+             const CollectiveGroup& group, const Topology& topology);
+
+// Blocks of values that are reduced in place begin at multiples of this: bytes.
+constexpr int64_t kInPlaceAlignment = 64;
 
 struct CollectiveCost {
   double seconds = 0;

@@ -35,6 +35,9 @@ class CollectiveEmission {
   // `blocks` lie one after another in `value`: what this rank starts with.
   void Start(Value value, const std::vector<int>& blocks);
   void Run();
+  // Instead of the three: a whole all-reduce of `operand` in three stages, in
+  // place. Pre-condition: InPlace (cost.h).
+  Value RunInPlace(Value operand);
   // The blocks, one after another. Pre-condition: they are not all empty.
   Value Result(const std::vector<int>& blocks);
   // After all: takes away what was kept of what was sent and is not read.

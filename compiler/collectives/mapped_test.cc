@@ -30,7 +30,8 @@ constexpr int kPeriods = 3;
 enum class Rate { kStep, kMicro, kStepInMicro };
 
 // x * 2 + 1, through the collective, times 0.25.
-Graph MakeRank(const Collective& c, const TensorType& type, Rate rate) {
+Graph MakeRank(const Collective& c, const TensorType& type, Rate rate,
+               bool also_read) {
   Graph graph(absl::StrCat("rank", c.rank));
   const bool micro = rate == Rate::kMicro;
   auto x =
@@ -48,6 +49,7 @@ Graph MakeRank(const Collective& c, const TensorType& type, Rate rate) {
   EXPECT_TRUE(result.ok()) << result.status();
   Expr z = y;
   if (result->valid()) z = Expr(emit, *result) * 0.25;
+  if (also_read) z = z + y * 0.5;
   emit.Emit("weft.Output", {z}, {{"name", absl::StrCat("y", c.rank)}}, 0);
   EXPECT_TRUE(emit.status().ok()) << emit.status();
   return graph;
@@ -57,6 +59,8 @@ struct Case {
   Kind kind;
   int ranks;
   Rate rate;
+  int64_t elements = 0;    // of the operand; 0: 6 for each rank
+  bool also_read = false;  // the operand has another reader
 };
 
 std::vector<Graph> MakeGraphs(const Case& at, Algorithm algorithm,
@@ -71,21 +75,39 @@ std::vector<Graph> MakeGraphs(const Case& at, Algorithm algorithm,
   for (int p = 0; p < at.ranks; ++p) c.ranks.push_back(p);
   std::vector<Graph> graphs;
   for (c.rank = 0; c.rank < at.ranks; ++c.rank) {
-    graphs.push_back(MakeRank(c, {DType::kF32, {at.ranks * 6}}, at.rate));
+    const int64_t elements = at.elements == 0 ? at.ranks * 6 : at.elements;
+    graphs.push_back(
+        MakeRank(c, {DType::kF32, {elements}}, at.rate, at.also_read));
   }
   return graphs;
 }
 
-JobPlans MustCompile(const Case& at, Algorithm algorithm,
-                     int64_t mapped_bytes) {
+JobPlans MustCompile(const Case& at, const std::vector<Graph>& graphs) {
   CompileOptions options;
   options.devices = {HostDevice()};
   options.micro_batches = at.rate == Rate::kStep ? 1 : kMicroBatches;
   FakeOracle oracle;
-  auto job =
-      CompileGraphs(MakeGraphs(at, algorithm, mapped_bytes), options, oracle);
+  auto job = CompileGraphs(graphs, options, oracle);
   EXPECT_TRUE(job.ok()) << job.status();
   return job.ok() ? *std::move(job) : JobPlans();
+}
+
+JobPlans MustCompile(const Case& at, Algorithm algorithm,
+                     int64_t mapped_bytes) {
+  return MustCompile(at, MakeGraphs(at, algorithm, mapped_bytes));
+}
+
+// The same nodes, but every value is sent.
+std::vector<Graph> Sent(std::vector<Graph> graphs) {
+  for (Graph& graph : graphs) {
+    for (const Node* node : std::as_const(graph).Nodes()) {
+      if (!node->Is(OpId::kSend) && !node->Is(OpId::kRecv)) continue;
+      EXPECT_TRUE(graph.SetAttr(node->id(), "mapped", 0).ok());
+      EXPECT_TRUE(graph.SetAttr(node->id(), "lent", 0).ok());
+      EXPECT_TRUE(graph.SetAttr(node->id(), "lands", "").ok());
+    }
+  }
+  return graphs;
 }
 
 int Mapped(const plan::Plan& plan) {
@@ -133,6 +155,56 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MappedTest,
                            for (char& ch : name) ch = ch == '-' ? '_' : ch;
                            return name;
                          });
+
+// Of so many ranks, large enough to be done in place.
+Case InPlaceCase(int ranks, Rate rate, bool also_read = false) {
+  return {Kind::kAllReduce, ranks, rate, 20 * ranks * ranks + 1, also_read};
+}
+
+// Whether the result, which one Concat gives, lies where the operand did.
+bool IsInPlace(const plan::Plan& plan) {
+  for (const plan::Task& task : plan.tasks()) {
+    for (const plan::Op& op : task.ops()) {
+      if (plan.kernels(static_cast<int>(op.kernel())).op() !=
+          static_cast<uint32_t>(OpId::kConcat)) {
+        continue;
+      }
+      return plan.registers(static_cast<int>(task.outputs(0).register_()))
+                 .alias_of() != 0;
+    }
+  }
+  return false;
+}
+
+TEST(InPlaceTest, GivesWhatSendingGives) {
+  for (int ranks : {2, 3, 4}) {
+    for (Rate rate : {Rate::kStep, Rate::kMicro, Rate::kStepInMicro}) {
+      for (bool also_read : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(ranks, " ranks, rate ",
+                                  static_cast<int>(rate), " ", also_read));
+        const Case at = InPlaceCase(ranks, rate, also_read);
+        const JobPlans sent =
+            MustCompile(at, Sent(MakeGraphs(at, Algorithm::kThreeStage, 1)));
+        const JobPlans mapped = MustCompile(at, Algorithm::kThreeStage, 1);
+        ASSERT_FALSE(mapped.plans.empty());
+        // Each lends and is lent a block by each other one.
+        EXPECT_EQ(Mapped(mapped.plans[0]), 2 * (ranks - 1));
+        EXPECT_EQ(mapped.plans[0].channels_size(),
+                  sent.plans[0].channels_size());
+        // Where nobody else reads the operand nothing is copied.
+        const bool in_place = !also_read && rate != Rate::kStepInMicro;
+        EXPECT_EQ(IsInPlace(mapped.plans[0]), in_place);
+        const auto expected = RunPlan(sent.joined, kPeriods, 1);
+        ASSERT_TRUE(expected.ok()) << expected.status();
+        for (uint64_t seed = 1; seed <= 12; ++seed) {
+          const auto got = RunPlan(mapped.joined, kPeriods, seed);
+          ASSERT_TRUE(got.ok()) << got.status();
+          ASSERT_EQ(*got, *expected) << seed;
+        }
+      }
+    }
+  }
+}
 
 // Two ranks, all-reduce, direct: rank 0's plan.
 plan::Plan PlanOfSum() {

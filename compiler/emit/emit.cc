@@ -134,10 +134,16 @@ class Emitter {
   // Inner buffers live in one chain only: scratch.
   void FindInner() {
     d_.inner.assign(d_.parts.buffers.size(), false);
+    alone_.assign(d_.parts.buffers.size(), false);
+    for (size_t b = 0; b < d_.parts.buffers.size(); ++b) {
+      const Buffer& buffer = d_.parts.buffers[b];
+      if (buffer.where != Buffer::Where::kOwn) alone_[b] = true;
+      if (buffer.in >= 0) alone_[b] = alone_[buffer.in] = true;
+    }
     for (size_t b = 0; b < d_.parts.buffers.size(); ++b) {
       const Buffer& buffer = d_.parts.buffers[b];
       const Work& producer = d_.parts.works[buffer.producer];
-      bool inner = producer.kind == Kind::kCompute &&
+      bool inner = producer.kind == Kind::kCompute && !alone_[b] &&
                    buffer.device == d_.parts.streams[producer.stream].device;
       for (int r : buffer.readers) {
         inner = inner &&
@@ -208,7 +214,8 @@ class Emitter {
         // Nobody wants what comes: it is only waited for.
         if (work.kind == Kind::kRecv && buffer.readers.empty()) continue;
         int reg = -1;
-        if (work.kind == Kind::kCompute && OnlyKernelsRead(buffer)) {
+        if (work.kind == Kind::kCompute && !alone_[b] &&
+            OnlyKernelsRead(buffer)) {
           auto key = std::make_pair(buffer.device, ReaderTasks(buffer));
           auto [it, inserted] = groups.try_emplace(key, -1);
           if (inserted) it->second = NewOutput(t, work, b);
@@ -239,14 +246,19 @@ class Emitter {
 
   int NewOutput(size_t t, const Work& work, int b) {
     const Buffer& buffer = d_.parts.buffers[b];
+    int root = b;
+    while (d_.parts.buffers[root].in >= 0) root = d_.parts.buffers[root].in;
+    const Buffer::Where where = d_.parts.buffers[root].where;
     const bool phase =
         work.kind == Kind::kShared || work.kind == Kind::kExclusive;
     const plan::Arena::Kind kind =
-        phase                                    ? plan::Arena::STATE
-        : buffer.where == Buffer::Where::kShared ? plan::Arena::SHARED
-        : buffer.where == Buffer::Where::kPeer   ? plan::Arena::PEER
-                                                 : plan::Arena::ACTIVATIONS;
+        phase                             ? plan::Arena::STATE
+        : where == Buffer::Where::kShared ? plan::Arena::SHARED
+        : where == Buffer::Where::kPeer   ? plan::Arena::PEER
+                                          : plan::Arena::ACTIVATIONS;
     int reg = NewRegister(d_.schedule.copies[b], buffer.device, kind);
+    if (buffer.lent) d_.plan.mutable_registers(reg)->set_lent(true);
+    if (buffer.in >= 0) aliases_.push_back({reg, b});
     std::string pattern;
     if (work.kind == Kind::kAccumulate && work.acts > 1) {
       pattern = actor::GivenLast(work.acts);
@@ -259,8 +271,6 @@ class Emitter {
             d_.TaskAt(t)->outputs(0).register_() + 1);
       }
     }
-    if (work.kind == Kind::kRecv && !work.operands.empty())
-      alias_.insert({reg, work.operands[0].buffer});
     if (phase) {
       const StatePlace* place = d_.state.Find(work.state);
       d_.plan.mutable_registers(reg)->set_offset(place->offset);
@@ -293,20 +303,20 @@ class Emitter {
     in->set_register_(reg);
     const int acts = d_.schedule.tasks[task].acts;
     if (gives < acts) in->mutable_pattern()->set_acts(actor::Held(acts));
-    auto alias = alias_.find(reg);
-    ++acks_[alias == alias_.end() ? reg : d_.place.at(alias->second).first];
   }
 
-  // What a receive has filled is given on where it lies: who reads it acks to
-  // the task that posted it.
+  // What lies in another register is given by a task that reads it, and who
+  // reads it acks to whose the memory is.
   void LinkAliases() {
-    for (const auto& [reg, buffer] : alias_) {
-      const int posted = d_.place.at(buffer).first;
-      d_.plan.mutable_registers(reg)->set_alias_of(posted + 1);
-      const int task = d_.schedule.task_of[d_.parts.buffers[buffer].readers[0]];
-      const int port = d_.input_port.at({task, posted});
+    for (const auto& [reg, b] : aliases_) {
+      const Buffer& buffer = d_.parts.buffers[b];
+      const int parent = d_.place.at(buffer.in).first;
+      plan::Register* alias = d_.plan.mutable_registers(reg);
+      alias->set_alias_of(parent + 1);
+      alias->set_alias_offset(buffer.in_offset);
+      const int task = d_.schedule.task_of[buffer.producer];
+      const int port = d_.input_port.at({task, parent});
       d_.TaskAt(task)->mutable_inputs(port)->set_aliased(true);
-      --acks_[posted];
     }
   }
 
@@ -353,15 +363,23 @@ class Emitter {
   }
 
   void CountAcks() {
-    for (const auto& [reg, acks] : acks_) {
-      d_.plan.mutable_registers(reg)->set_acks_per_copy(acks);
+    for (const plan::Task& task : d_.plan.tasks()) {
+      for (const plan::InputPort& in : task.inputs()) {
+        if (in.aliased()) continue;
+        plan::Register* reg = d_.plan.mutable_registers(in.register_());
+        while (reg->alias_of() != 0) {
+          reg = d_.plan.mutable_registers(reg->alias_of() - 1);
+        }
+        reg->set_acks_per_copy(reg->acks_per_copy() + 1);
+      }
     }
   }
 
   EmitDraft d_;
   std::map<std::pair<size_t, size_t>, bool> controls_;
-  std::map<int, uint32_t> acks_;   // by register
-  std::map<int, int> alias_;       // register -> buffer that it lies in
+  std::vector<bool> alone_;  // by buffer: in a register of its own
+  // Registers that lie in others, and their buffers.
+  std::vector<std::pair<int, int>> aliases_;
   std::vector<uint32_t> channel_;  // by draft: 1 + index in the plan
 };
 

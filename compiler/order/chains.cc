@@ -17,7 +17,7 @@ class ChainFormer {
     FindWaitedFor();
     for (int w : linear) {
       const Work& work = parts_.works[w];
-      if (work.kind == Kind::kCompute) {
+      if (work.kind == Kind::kCompute && !LiesElsewhere(work)) {
         Join(w);
       } else {
         Open(w);
@@ -27,6 +27,14 @@ class ChainFormer {
   }
 
  private:
+  // What lies in a buffer is given by a task that reads it.
+  bool LiesElsewhere(const Work& work) const {
+    for (int result : work.results) {
+      if (result >= 0 && parts_.buffers[result].in >= 0) return true;
+    }
+    return false;
+  }
+
   int Open(int w) {
     const Work& work = parts_.works[w];
     unit_of_[w] = static_cast<int>(units_.size());
@@ -78,7 +86,10 @@ class ChainFormer {
       if (result < 0) continue;
       const Buffer& buffer = parts_.buffers[result];
       // In memory that is not the stream's own: no scratch of a chain.
-      if (buffer.device != parts_.streams[work.stream].device) return true;
+      if (buffer.device != parts_.streams[work.stream].device ||
+          buffer.where != Buffer::Where::kOwn) {
+        return true;
+      }
       for (int r : buffer.readers) {
         const Work& reader = parts_.works[r];
         if (reader.kind == Kind::kSink) continue;

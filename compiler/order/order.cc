@@ -10,6 +10,7 @@
 #include "compiler/order/linear.h"
 #include "core/base/channel_name.h"
 #include "core/base/status_macros.h"
+#include "core/plan/plan.h"
 
 namespace weft {
 namespace {
@@ -129,8 +130,7 @@ class Orderer {
   // Registers of several copies have bytes of their own whenever they are used.
   bool HoldsSharedMemory(const Work& post) const {
     const plan::Channel& channel = parts_.channels[post.channel];
-    return channel.copies() == 1 && channel.tensor().dtype() != 0 &&
-           channel.read() == 0;
+    return channel.copies() == 1 && plan::CarriedBytes(channel) != 0;
   }
 
   // The collective that a channel belongs to: all that

@@ -24,6 +24,13 @@
 // cannot lie in shared memory itself (state, what another rank sent, values
 // that a pipeline keeps) is copied there.
 //
+// Lent channels. The receiver changes the value in the sender's memory, and the
+// channel that says so brings the new value, in place of the lent one. So that
+// nothing is copied, a Split of which a part is lent gives parts of its operand
+// where they lie; a weft.ReduceToAll gives its results in place of operands
+// that lie elsewhere; and a Concat of all the parts of one value gives that
+// value.
+//
 // Variables. A variable has a *shared* phase, in which its value is read, and
 // an *exclusive* one, in which it is replaced; each is a work. The update acts
 // on the exclusive buffer in place. Where the update runs on another device it
@@ -54,6 +61,10 @@ struct Buffer {
   std::string name;  // the user's name of the value
   uint32_t device = 0;
   Where where = Where::kOwn;
+  bool lent = false;  // kPeer: works of this rank change it there
+  // Lies in the bytes of another one, which its producer reads; -1: in its own.
+  int in = -1;
+  uint64_t in_offset = 0;
   int copies = 0;  // that both ranks count with; 0: nobody else counts
   int producer = -1;
   std::vector<int> readers;  // works, ascending, each once
@@ -76,7 +87,7 @@ struct Work {
     kAccumulate,
     kSend,       // operand 0 to `channel`
     kPost,       // result 0 is there for the data of `channel`
-    kRecv,       // operand 0, of kPost, has them: result 0 is in its place
+    kRecv,       // `channel` has them: result 0 lies where they came
     kCopy,       // operand 0 to result 0
     kWriteBack,  // operand 0 into operand 1, an exclusive buffer
   };

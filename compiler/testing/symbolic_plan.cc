@@ -104,9 +104,15 @@ class PlanRunner : private actor::Timing::Work {
       const uint32_t copies = plan_.registers(peer_of - 1).copies();
       return TensorPlace(peer_of - 1, copy % copies, tensor);
     }
-    return {plan_.registers(view_.root(reg)).arena(),
-            view_.offset(reg, copy) +
-                plan_.registers(reg).tensors(tensor).offset()};
+    const uint64_t offset = plan_.registers(reg).tensors(tensor).offset();
+    // In place of what lies at another rank.
+    const uint32_t root = view_.root(reg);
+    if (root != reg && plan_.registers(root).peer_of() != 0) {
+      Place at = TensorPlace(root, copy, 0);
+      at.offset += view_.offset(reg, copy) - view_.offset(root, copy) + offset;
+      return at;
+    }
+    return {plan_.registers(root).arena(), view_.offset(reg, copy) + offset};
   }
 
   uint32_t ArenaOf(const plan::Task &task, plan::Arena::Kind kind) const {
@@ -235,6 +241,12 @@ class PlanRunner : private actor::Timing::Work {
     const uint32_t given = task.outputs(0).register_();
     if (plan_.registers(given).tensors_size() == 0) return;
     if (plan_.registers(given).peer_of() != 0) return;  // it stays there
+    // What lands in a value that was lent is there already.
+    const uint32_t in = plan_.registers(given).alias_of();
+    if (in != 0 &&
+        view_.task(view_.producer(in - 1).task).kind() != plan::Task::POST) {
+      return;
+    }
     WriteTensor(given, launch.outputs[0], 0,
                 wire_[{task.inputs(last).register_(), launch.inputs[last]}]);
   }

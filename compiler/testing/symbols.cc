@@ -41,7 +41,11 @@ std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
       OpRegistry::Global().FindOrNull(OpName(static_cast<OpId>(kernel.op())));
   if (schema == nullptr || !UpdatesMany(*schema)) {
     const uint64_t symbol = OpSymbol(kernel, operands);
-    for (int i = 0; i < num_results; ++i) out.push_back(Combine(symbol, i));
+    // All results of this one are the same value.
+    const bool equal = schema != nullptr && schema->id == OpId::kReduceToAll;
+    for (int i = 0; i < num_results; ++i) {
+      out.push_back(Combine(symbol, equal ? 0 : i));
+    }
     return out;
   }
   const UpdateLayout layout =

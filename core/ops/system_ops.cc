@@ -162,6 +162,7 @@ absl::Status CheckChannel(const OpView& op) {
   WEFT_RETURN_IF_ERROR(RequireOneOf(op, "rate", {"micro", "step"}));
   WEFT_RETURN_IF_ERROR(RequireRange(op, "copies", 0, kMaxCopies));
   WEFT_RETURN_IF_ERROR(RequireFlag(op, "mapped"));
+  WEFT_RETURN_IF_ERROR(RequireFlag(op, "lent"));
   return RequireRange(op, "peer", 0, kMaxRanks);
 }
 
@@ -190,19 +191,23 @@ void RegisterChannels(OpRegistry* registry) {
   const AttrSpec copies = AttrSpec::Default("copies", 0);
   // The receiver reads the value where it lies at the sender. Both ends say so.
   const AttrSpec mapped = AttrSpec::Default("mapped", 0);
-  OpSchema send = MakeActor(
-      OpId::kSend, {0, 1},
-      {channel, peer, rate, copies, mapped, AttrSpec::Default("before", 0)},
-      InferSend);
+  // It may change it there, and says so on a channel that `lands` in this one.
+  const AttrSpec lent = AttrSpec::Default("lent", 0);
+  const AttrSpec lands = AttrSpec::Default("lands", "");
+  OpSchema send = MakeActor(OpId::kSend, {0, 1},
+                            {channel, peer, rate, copies, mapped, lent, lands,
+                             AttrSpec::Default("before", 0)},
+                            InferSend);
   send.outputs = {0, 0};
   registry->Add(std::move(send));
-  OpSchema recv = MakeActor(
-      OpId::kRecv, {0, 0},
-      {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
-       AttrSpec::Optional("shape", AttrKind::kInts), rate, copies, mapped,
-       // Nobody waits for the SEND at the far end.
-       AttrSpec::Default("late", 0)},
-      InferRecv);
+  OpSchema recv =
+      MakeActor(OpId::kRecv, {0, 0},
+                {channel, peer, AttrSpec::Optional("dtype", AttrKind::kDType),
+                 AttrSpec::Optional("shape", AttrKind::kInts), rate, copies,
+                 mapped, lent, lands,
+                 // Nobody waits for the SEND at the far end.
+                 AttrSpec::Default("late", 0)},
+                InferRecv);
   recv.outputs = {0, 1};
   recv.usual_outputs = [](const AttrMap& attrs) {
     return attrs.Find("dtype") != nullptr ? 1 : 0;

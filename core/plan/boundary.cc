@@ -87,10 +87,10 @@ std::string BoundaryText(const Plan& plan) {
   for (const Channel& channel : plan.channels()) {
     Digest& digest = all[{channel.receives() ? "<" : ">", channel.peer()}];
     ++digest.channels;
-    digest.sum += StableHash(
-        absl::StrCat(channel.name(), "\n", channel.tensor().dtype(), "[",
-                     absl::StrJoin(channel.tensor().dims(), ","), "] ",
-                     channel.copies(), channel.read() != 0 ? " mapped" : ""));
+    digest.sum += StableHash(absl::StrCat(
+        channel.name(), "\n", channel.tensor().dtype(), "[",
+        absl::StrJoin(channel.tensor().dims(), ","), "] ", channel.copies(),
+        channel.read() != 0 ? " mapped" : "", channel.lands() ? " lands" : ""));
   }
   std::string out;
   for (const auto& [edge, digest] : all) {

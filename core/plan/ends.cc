@@ -19,7 +19,8 @@ std::string Describe(const Channel* channel) {
   return absl::StrCat(DTypeName(static_cast<DType>(channel->tensor().dtype())),
                       "[", absl::StrJoin(channel->tensor().dims(), ","), "], ",
                       channel->copies(), " copies",
-                      channel->read() == 0 ? "" : ", mapped");
+                      channel->read() == 0 ? "" : ", mapped",
+                      channel->lands() ? ", in place" : "");
 }
 
 // Of two ranks that meant one channel and did not agree on it, the other's end;

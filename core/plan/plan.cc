@@ -22,6 +22,11 @@ std::string ChannelName(const Channel& channel) {
                       channel.peer());
 }
 
+uint64_t CarriedBytes(const Channel& channel) {
+  return channel.read() != 0 || channel.lands() ? 0
+                                                : TensorBytes(channel.tensor());
+}
+
 uint64_t TensorBytes(const TensorDesc& tensor) {
   uint64_t bytes = DTypeSize(static_cast<DType>(tensor.dtype()));
   for (int64_t dim : tensor.dims()) bytes *= static_cast<uint64_t>(dim);

@@ -128,6 +128,11 @@ class PlanView {
 // "channel 'fc1/y' to rank 1".
 std::string ChannelName(const Channel& channel);
 
+// Bytes that one transfer takes along. None where the word is enough: of
+// control edges, and of values that the other end reads or makes where they
+// lie.
+uint64_t CarriedBytes(const Channel& channel);
+
 // The buffers that the task of a weft.Accumulate keeps to sum `acts` operands
 // as a tree: buffer j holds a sum of 2^j of them. floor(log2(acts)) + 1.
 // Pre-condition: acts >= 1.

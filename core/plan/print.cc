@@ -123,7 +123,8 @@ class Printer {
         &text_, ChannelName(channel), ": ",
         channel.tensor().dtype() == 0 ? "order" : PrintTensor(channel.tensor()),
         ", ", channel.copies(), " copies",
-        channel.read() == 0 ? "" : ", read where it lies", "\n");
+        channel.read() == 0 ? "" : ", read where it lies",
+        channel.lands() ? ", made where it lies" : "", "\n");
   }
 
   void PrintStream(int s) {

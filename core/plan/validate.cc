@@ -91,7 +91,7 @@ class Validator {
     return absl::OkStatus();
   }
 
-  absl::Status CheckChannels() const {
+  absl::Status CheckChannels() {
     const uint32_t ranks = std::max(plan_.ranks(), 1u);
     if (ranks > kMaxRanks || plan_.rank() >= ranks) {
       return Bad("the plan is of rank ", plan_.rank(), " of ", ranks,
@@ -114,6 +114,16 @@ class Validator {
       }
       WEFT_RETURN_IF_ERROR(CheckRead(channel, name));
     }
+    mapped_of_.resize(plan_.channels_size() + 1, 0);
+    for (int c = 0; c < plan_.channels_size(); ++c) {
+      const uint32_t read = plan_.channels(c).read();
+      if (read != 0) mapped_of_[read] = static_cast<uint32_t>(c) + 1;
+    }
+    for (int c = 0; c < plan_.channels_size(); ++c) {
+      if (!plan_.channels(c).lands() || mapped_of_[c + 1] != 0) continue;
+      return Bad(ChannelName(plan_.channels(c)),
+                 " is to land in a value that nobody lends");
+    }
     return absl::OkStatus();
   }
 
@@ -124,13 +134,16 @@ class Validator {
     WEFT_RETURN_IF_ERROR(In(absl::StrCat("what answers ", name),
                             channel.read() - 1, plan_.channels_size()));
     const Channel& read = plan_.channels(static_cast<int>(channel.read()) - 1);
-    if (channel.tensor().dtype() == 0 || read.tensor().dtype() != 0 ||
+    if (channel.tensor().dtype() == 0 || channel.lands() || read.read() != 0 ||
+        read.lands() != (read.tensor().dtype() != 0) ||
         read.receives() == channel.receives() ||
         read.peer() != channel.peer() || read.copies() != channel.copies()) {
       return Bad(name, " is mapped, but ", ChannelName(read),
                  " cannot say that its value has been read");
     }
-    return absl::OkStatus();
+    if (!read.lands()) return absl::OkStatus();
+    return CheckSame(absl::StrCat(name, " and ", ChannelName(read), " carry"),
+                     channel.tensor(), read.tensor());
   }
 
   absl::Status CheckDevicesAndStreams() const {
@@ -494,6 +507,7 @@ class Validator {
     }
     const bool mapped = channel.read() != 0;
     const bool sends = task.kind() == Task::SEND;
+    const bool elsewhere = mapped || channel.lands();
     uint32_t r =
         post ? task.outputs(0).register_() : task.inputs(0).register_();
     if (task.kind() == Task::RECV) {
@@ -501,7 +515,7 @@ class Validator {
     }
     const Register& reg = plan_.registers(static_cast<int>(r));
     const int tensors =
-        channel.tensor().dtype() == 0 || (mapped && !sends) ? 0 : 1;
+        channel.tensor().dtype() == 0 || (elsewhere && !sends) ? 0 : 1;
     if (reg.tensors_size() != tensors) {
       return Bad(name, " has ", reg.tensors_size(), " tensors at ",
                  ChannelName(channel), ", which carries ", tensors);
@@ -516,6 +530,9 @@ class Validator {
     if (mapped && task.kind() == Task::RECV) {
       WEFT_RETURN_IF_ERROR(CheckPeer(task, name, channel));
     }
+    if (channel.lands() && sends) {
+      WEFT_RETURN_IF_ERROR(CheckLanded(task, name, c));
+    }
     if (tensors == 0) return absl::OkStatus();
     return CheckSame(absl::StrCat("what ", name, " and its channel carry"),
                      reg.tensors(0), channel.tensor());
@@ -524,7 +541,7 @@ class Validator {
   // It gives on what the POST of its own channel has posted, where that lies,
   // or what lies at the peer. Returns the register that POST gave.
   absl::StatusOr<uint32_t> CheckRecv(const Task& task, const std::string& name,
-                                     bool mapped) const {
+                                     bool mapped) {
     const auto posted = std::find_if(
         task.inputs().begin(), task.inputs().end(), [&](const InputPort& in) {
           const Task& from = plan_.tasks(producer_[in.register_()]);
@@ -535,11 +552,14 @@ class Validator {
     if (posted == task.inputs().end()) {
       return Bad(name, " takes what no POST of its channel gives");
     }
+    const bool lands =
+        plan_.channels(static_cast<int>(task.channel()) - 1).lands();
     for (const OutputPort& out : task.outputs()) {
       const Register& given = plan_.registers(out.register_());
       // Others are edges of order.
       if (given.bytes() == 0 || mapped ||
-          given.alias_of() == posted->register_() + 1) {
+          given.alias_of() ==
+              (lands ? LentBy(task) : posted->register_()) + 1) {
         continue;
       }
       return Bad(name, " gives something else than what it has received");
@@ -547,17 +567,47 @@ class Validator {
     return posted->register_();
   }
 
+  // The register that this rank lent where the channel of `recv` lands; one
+  // that there is not where it lent none.
+  uint32_t LentBy(const Task& recv) {
+    const int send = EndOf(mapped_of_[recv.channel()], Task::SEND);
+    if (send < 0 || plan_.tasks(send).inputs_size() == 0) {
+      return ~uint32_t{0} - 1;
+    }
+    return plan_.tasks(send).inputs(0).register_();
+  }
+
+  // What is said to have landed lies in what was lent to this rank.
+  absl::Status CheckLanded(const Task& task, const std::string& name,
+                           int c) const {
+    const uint32_t r = task.inputs(0).register_();
+    const uint32_t parent = plan_.registers(r).alias_of();
+    const Task* from =
+        parent == 0 ? nullptr : &plan_.tasks(producer_[parent - 1]);
+    if (from == nullptr || from->kind() != Task::RECV ||
+        from->channel() != mapped_of_[c + 1]) {
+      return Bad(name, " says that ", RegisterName(plan_, r),
+                 " has landed, which does not lie in what was lent");
+    }
+    return absl::OkStatus();
+  }
+
   // What a peer reads lies where it can, and is held until it has been read.
   absl::Status CheckShared(const Task& task, const std::string& name,
                            uint32_t r) {
+    const Channel& channel =
+        plan_.channels(static_cast<int>(task.channel()) - 1);
+    const bool lent =
+        plan_.channels(static_cast<int>(channel.read()) - 1).lands();
+    uint32_t root = r;
+    while (plan_.registers(root).alias_of() != 0) {
+      root = plan_.registers(root).alias_of() - 1;
+    }
     const Register& reg = plan_.registers(static_cast<int>(r));
-    if (reg.alias_of() != 0 ||
-        plan_.arenas(reg.arena()).kind() != Arena::SHARED) {
+    if (plan_.arenas(plan_.registers(root).arena()).kind() != Arena::SHARED) {
       return Bad(name, " offers ", RegisterName(plan_, r),
                  ", which does not lie in shared memory");
     }
-    const Channel& channel =
-        plan_.channels(static_cast<int>(task.channel()) - 1);
     // Both ends count the copies by the acts; one copy is at one place.
     if (reg.copies() != 1 && (reg.copies() != channel.copies() ||
                               !task.inputs(0).pattern().acts().empty())) {
@@ -566,10 +616,10 @@ class Validator {
                  ", which has ", channel.copies());
     }
     // From when it is given until as late as SEND itself would let it go.
-    const int holder = RecvOf(channel.read());
+    const int holder = EndOf(channel.read(), Task::RECV);
     if (holder >= 0) {
       for (const InputPort& in : plan_.tasks(holder).inputs()) {
-        if (in.register_() == r && !in.aliased() &&
+        if (in.register_() == r && in.aliased() == lent &&
             in.pattern().acts() == task.inputs(0).pattern().acts()) {
           return absl::OkStatus();
         }
@@ -579,18 +629,20 @@ class Validator {
                ", which nothing holds until it has been read");
   }
 
-  // The task that receives from a channel, 1 + index; -1: there is none.
-  int RecvOf(uint32_t channel) {
-    if (recv_of_.empty()) {
-      recv_of_.resize(plan_.channels_size() + 1, -1);
+  // The task of this kind, SEND or RECV, at a channel (1 + index); -1: there is
+  // none.
+  int EndOf(uint32_t channel, Task::Kind kind) {
+    if (end_of_.empty()) {
+      end_of_.resize(plan_.channels_size() + 1, {-1, -1});
       for (int t = 0; t < plan_.tasks_size(); ++t) {
         const Task& task = plan_.tasks(t);
-        if (task.kind() == Task::RECV && task.channel() < recv_of_.size()) {
-          recv_of_[task.channel()] = t;
-        }
+        if (task.channel() == 0 || task.channel() >= end_of_.size()) continue;
+        if (task.kind() == Task::SEND) end_of_[task.channel()].first = t;
+        if (task.kind() == Task::RECV) end_of_[task.channel()].second = t;
       }
     }
-    return recv_of_[channel];
+    return kind == Task::SEND ? end_of_[channel].first
+                              : end_of_[channel].second;
   }
 
   absl::Status CheckPeer(const Task& task, const std::string& name,
@@ -600,6 +652,8 @@ class Validator {
       if (reg.bytes() == 0) continue;
       if (reg.alias_of() != 0 || reg.tensors_size() != 1 ||
           plan_.arenas(reg.arena()).kind() != Arena::PEER ||
+          reg.lent() !=
+              plan_.channels(static_cast<int>(channel.read()) - 1).lands() ||
           reg.copies() != channel.copies()) {
         return Bad(name, " gives ", RegisterName(plan_, out.register_()),
                    ", which is not what lies at its peer");
@@ -647,8 +701,11 @@ class Validator {
 
   const Plan& plan_;
   const bool placed_;
-  std::vector<int> producer_;                 // task, by register
-  std::vector<int> recv_of_;                  // see RecvOf
+  std::vector<int> producer_;  // task, by register
+  // Of channels, 1 + index: SEND and RECV (EndOf), and which mapped channel it
+  // answers, 1 + index, or 0.
+  std::vector<std::pair<int, int>> end_of_;
+  std::vector<uint32_t> mapped_of_;
   std::set<std::pair<int, int>> wire_tasks_;  // channel and kind
 };
 

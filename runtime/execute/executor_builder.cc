@@ -436,8 +436,9 @@ class ExecutorBuilder {
     const bool send = task_->kind() == plan::Task::SEND;
     record_.mode = send ? TaskRecord::Mode::kSend : TaskRecord::Mode::kPost;
     record_.channel = task_->channel() - 1;
-    // What the other end reads where it lies does not travel.
-    if (plan_.channels(static_cast<int>(record_.channel)).read() != 0) {
+    // What the other end reads or makes where it lies does not travel.
+    if (plan::CarriedBytes(plan_.channels(static_cast<int>(record_.channel))) ==
+        0) {
       return absl::OkStatus();
     }
     // The plan has one tensor there, or none.

@@ -81,7 +81,7 @@ Spot ProgramMemory::ConstantSpot(uint32_t constant) const {
 
 void ProgramMemory::SetPeer(uint32_t reg, const char* host, uint64_t stride) {
   PeerBlock& peer = peers_.at(reg);
-  peer.block.host = const_cast<char*>(host);  // no plan writes there: check.h
+  peer.block.host = const_cast<char*>(host);  // written where lent: check.h
   peer.stride = stride;
 }
 

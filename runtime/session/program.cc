@@ -63,6 +63,13 @@ absl::Status Program::OpenKernels(const ProgramMemory& memory) {
   return absl::OkStatus();
 }
 
+bool Program::lends() const {
+  for (const plan::Channel& channel : plan_->channels()) {
+    if (channel.lands() && channel.receives()) return true;
+  }
+  return false;
+}
+
 std::vector<SharedValue> Program::shared_values() const {
   std::vector<SharedValue> out;
   for (const plan::Task& task : plan_->tasks()) {
@@ -95,6 +102,7 @@ absl::Status Program::TakePeerValues(const PeerValues& values) {
       if (at == values.end() || at->second.room < bytes ||
           reinterpret_cast<uintptr_t>(at->second.host) % alignment != 0 ||
           at->second.stride % alignment != 0 ||
+          (reg.lent() && !at->second.writable) ||
           (others != 0 &&
            at->second.stride > (at->second.room - bytes) / others)) {
         return MakeError(
@@ -102,7 +110,7 @@ absl::Status Program::TakePeerValues(const PeerValues& values) {
             absl::StrCat(plan::ChannelName(channel), ": rank ", channel.peer(),
                          at == values.end()
                              ? " does not say where its value lies"
-                             : " says that it lies where it cannot"));
+                             : " says that it lies where it cannot be used"));
       }
       memory_->SetPeer(out.register_(), at->second.host, at->second.stride);
     }

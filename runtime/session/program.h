@@ -68,6 +68,8 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  // Whether others may write what they read where it lies.
+  bool lends() const;
   // Registers that others read where they lie. Pre-condition: memory is there.
   std::vector<SharedValue> shared_values() const;
   // Where those of others lie. kTransportFailed where one is missing or does

@@ -140,7 +140,10 @@ absl::Status Session::Impl::Agree() {
 // Registers that other ranks read, and theirs. All ranks come here together.
 absl::Status Session::Impl::ShareMemory() {
   if (memory->shared_bytes() != 0 && !memory->has_shared()) {
-    WEFT_RETURN_IF_ERROR(wire->AllocShared(memory->shared_bytes()));
+    const bool lends =
+        std::any_of(programs.begin(), programs.end(),
+                    [](const auto& named) { return named.second->lends(); });
+    WEFT_RETURN_IF_ERROR(wire->AllocShared(memory->shared_bytes(), lends));
     memory->SetShared(wire->shared());
   }
   std::vector<SharedValue> mine;

@@ -24,9 +24,8 @@ constexpr uint32_t kManyCopies = 8;
 
 // Of one value; both ends come to the same.
 uint32_t ValuesTogether(const plan::Channel& channel) {
-  if (channel.read() != 0 || channel.copies() < kManyCopies) return 0;
-  const uint64_t bytes = plan::TensorBytes(channel.tensor());
-  if (channel.tensor().dtype() == 0 || bytes == 0 ||
+  const uint64_t bytes = plan::CarriedBytes(channel);
+  if (channel.copies() < kManyCopies || bytes == 0 ||
       bytes * 2 > ValueFrame::kBytes) {
     return 0;
   }
@@ -261,7 +260,7 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     channel.link = LinkIndex(from.peer());
     channel.eager_max = links_[channel.link].domain->info().eager_max;
     channel.together = ValuesTogether(from);
-    channel.value_bytes = plan::TensorBytes(from.tensor());
+    channel.value_bytes = plan::CarriedBytes(from);
     if (channel.receives && channel.together == 0) {
       links_[channel.link].receives += channel.copies;
     } else if (channel.receives) {
