@@ -34,6 +34,9 @@ class Fifo {
   // Not of this queue's own elements.
   void push_back(T&& element) { NewSlot() = std::move(element); }
   void push_back(const T& element) { NewSlot() = element; }
+  // One more at the end, as it was left when it was taken out: to be written
+  // all over.
+  T& grow_back() { return NewSlot(); }
   void clear() { head_ = tail_; }
 
  private:

@@ -19,8 +19,16 @@ using weft_sdk::TransportEvent;
 class Mailbox {
  public:
   void Push(TransportEvent&& event, bool urgent) {
-    (urgent ? urgent_ : usual_).push_back(std::move(event));
-    pushed_ = true;
+    Next(urgent) = std::move(event);
+  }
+  // The same, to be filled in where it lies.
+  TransportEvent& Add(bool urgent) {
+    TransportEvent& event = Next(urgent);
+    event.incarnation = 0;
+    event.code = WEFT_OK;
+    event.reason = WEFT_REFUSED_NOT;
+    event.message.clear();
+    return event;
   }
   void Poll(weft_sdk::EventWriter* writer) {
     for (auto* queue : {&urgent_, &usual_}) {
@@ -44,6 +52,11 @@ class Mailbox {
   weft_transport_stats stats{};
 
  private:
+  TransportEvent& Next(bool urgent) {
+    pushed_ = true;
+    return (urgent ? urgent_ : usual_).grow_back();
+  }
+
   weft_sdk::Fifo<TransportEvent> urgent_;
   weft_sdk::Fifo<TransportEvent> usual_;
   bool pushed_ = false;

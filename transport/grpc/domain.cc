@@ -4,27 +4,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <utility>
 
+#include "transport/common/greeting.h"
 #include "transport/grpc/proof.h"
 
 namespace weft_grpc {
 namespace {
 
 using weft_sdk::Error;
+using weft_transport::SetText;
 
 constexpr uint32_t kDefaultTimeoutMs = 3500;
 constexpr size_t kTokenBytes = 16;
 constexpr char kAddress[] = "grpc ";
-
-template <size_t N>
-void SetText(char (&field)[N], const std::string& text) {
-  const size_t n = std::min(N - 1, text.size());
-  std::memcpy(field, text.data(), n);
-  field[n] = '\0';
-}
 
 uint64_t NowNs() {
   return static_cast<uint64_t>(

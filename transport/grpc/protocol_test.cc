@@ -83,7 +83,7 @@ class ProtocolTest : public testing::Test {
   void Begin() {
     control_ = std::make_shared<FakeStream>();
     bulk_ = std::make_shared<FakeStream>();
-    Connection::Link link{control_, bulk_, 1, 64, 4, 8};
+    Connection::Link link{control_, bulk_, 1, {64, 4, 8}};
     Options options;
     options.eager_max = 64;
     Locked lock(&shared_);

@@ -1,6 +1,7 @@
 // How two domains become the ends of a connection: wire.h has the frames.
 #include <utility>
 
+#include "transport/common/greeting.h"
 #include "transport/grpc/domain.h"
 #include "transport/grpc/proof.h"
 
@@ -9,21 +10,12 @@ namespace {
 
 using weft_sdk::Hello;
 using weft_sdk::Refusal;
+using weft_transport::About;
 
 // Strangers that may be under way at once; the oldest goes for one more.
 constexpr size_t kMaxVisits = 64;
 constexpr size_t kTokenBytes = 32;
 constexpr uint32_t kMaxInflight = 1u << 20;
-
-// ACCEPTED, CONNECTED and REFUSED say the same of the peer.
-TransportEvent About(uint32_t kind, const Hello& peer, weft_endpoint ep) {
-  TransportEvent event;
-  event.kind = kind;
-  event.ep = ep;
-  event.rank = peer.rank;
-  event.incarnation = peer.incarnation;
-  return event;
-}
 
 bool GoodLimits(const Frame& frame) {
   return frame.eager_max >= 1 && frame.eager_max <= kMaxEager &&
@@ -163,18 +155,11 @@ Frame GrpcDomain::NewFrame(FrameKind kind) const {
 
 // ---- Deciding --------------------------------------------------------------
 
-// Both sides compute it, each with what only it has seen.
 Refusal GrpcDomain::MeetHello(const Visit& visit) const {
-  const Hello& theirs = visit.theirs.hello;
-  Refusal refusal = weft_sdk::CompareHellos(hello_, theirs);
-  if (!refusal) {
-    refusal =
-        visit.connector()
-            ? weft_sdk::CompareRanks(hello_, theirs, visit.rank)
-            : weft_sdk::CompareRanks(theirs, hello_, visit.theirs.expected);
-  }
-  if (!refusal) refusal = seen_.Check(theirs);
-  return refusal;
+  const bool connector = visit.connector();
+  return weft_transport::Meet(hello_, visit.theirs.hello, connector,
+                              connector ? visit.rank : visit.theirs.expected,
+                              seen_);
 }
 
 void GrpcDomain::PushRefusal(const Visit& visit, const Refusal& refusal) {
@@ -344,8 +329,11 @@ Connection* GrpcDomain::Enter(Visit* visit, std::shared_ptr<Stream> bulk) {
   event.cookie = visit->cookie;
   shared_.mailbox.Push(std::move(event), /*urgent=*/true);
   seen_.Note(theirs.hello);
-  Connection::Link link{visit->control,   std::move(bulk), theirs.hello.rank,
-                        theirs.eager_max, theirs.credits,  theirs.max_inflight};
+  Connection::Link link{
+      visit->control,
+      std::move(bulk),
+      theirs.hello.rank,
+      {theirs.eager_max, theirs.credits, theirs.max_inflight}};
   auto connection = std::make_unique<Connection>(
       ep, std::move(link), options_, timeout_ns_ - timeout_ns_ / kBeats,
       &shared_);

@@ -1,35 +1,20 @@
 #include "transport/loopback/domain.h"
 
-#include <cstring>
 #include <optional>
 #include <utility>
+
+#include "transport/common/greeting.h"
 
 namespace weft_loopback {
 namespace {
 
 using weft_sdk::Error;
 using weft_sdk::Refusal;
+using weft_transport::About;
+using weft_transport::SetText;
 
 constexpr char kAddress[] = "rank";
 constexpr char kKey[] = "memory";
-
-template <size_t N>
-void SetText(char (&field)[N], const std::string& text) {
-  const size_t n = std::min(N - 1, text.size());
-  std::memcpy(field, text.data(), n);
-  field[n] = '\0';
-}
-
-// ACCEPTED, CONNECTED and REFUSED say the same of the peer.
-TransportEvent About(uint32_t kind, const weft_sdk::Hello& peer,
-                     weft_endpoint ep) {
-  TransportEvent event;
-  event.kind = kind;
-  event.ep = ep;
-  event.rank = peer.rank;
-  event.incarnation = peer.incarnation;
-  return event;
-}
 
 }  // namespace
 
