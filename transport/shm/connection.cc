@@ -3,16 +3,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace weft_shm {
 namespace {
 
-constexpr uint32_t kNoSlot = UINT32_MAX;
-constexpr int kLargeArrivals = 2;  // of arrived_
-// Lanes that have nothing are forgotten where there are more than this.
-constexpr size_t kKeptLanes = 1024;
+using weft_transport::Limits;
+
 // Records of one pass, so that the lock is let go now and then.
 constexpr uint32_t kPass = 256;
 // A pass that took fewer records, and no chunk, can't have made the room that a
@@ -28,11 +25,20 @@ Record NewRecord(RecordKind kind, uint64_t id) {
   return record;
 }
 
+Limits LimitsOf(const Options& options) {
+  return {options.eager_max, options.eager_credits, options.max_inflight};
+}
+
+Limits LimitsOf(const Connection::Link& link) {
+  const Geometry& geometry = link.in->geometry();
+  return {geometry.eager_max, geometry.credits, link.max_inflight};
+}
+
 }  // namespace
 
 Connection::Connection(weft_endpoint ep, Link link, const Options& options,
                        uint64_t timeout_ns, Mailbox* mailbox)
-    : ep_(ep),
+    : Exchange(ep, link.rank, LimitsOf(options), LimitsOf(link), mailbox),
       link_(std::move(link)),
       options_(options),
       timeout_ns_(timeout_ns),
@@ -42,23 +48,9 @@ Connection::Connection(weft_endpoint ep, Link link, const Options& options,
       slots_[urgent].push_back(urgent * options_.eager_credits + i);
     }
   }
-  ++mailbox_->stats.endpoints;
 }
 
 // ---- Posting ---------------------------------------------------------------
-
-weft_code Connection::DownCode() const {
-  if (closed_here_ || peer_closed_) return WEFT_CANCELED;
-  return down_ ? WEFT_PEER_LOST : WEFT_OK;
-}
-
-std::string Connection::WhyDown() const {
-  const std::string peer = "rank " + std::to_string(link_.rank);
-  if (closed_here_) return "the endpoint was closed";
-  if (peer_closed_) return peer + " closed the endpoint";
-  if (nonsense_) return peer + " wrote what makes no sense, and is cut off";
-  return peer + " is lost";
-}
 
 weft_code Connection::Post(const weft_transport_op& op, weft_status* status) {
   if (DownCode() != WEFT_OK) {
@@ -75,72 +67,34 @@ weft_code Connection::Post(const weft_transport_op& op, weft_status* status) {
   return code;
 }
 
-weft_code Connection::Again(const char* what, uint32_t limit,
-                            weft_status* status) {
-  ++mailbox_->stats.again;
-  return weft_sdk::Fail(status, WEFT_AGAIN,
-                        std::to_string(limit) + " " + what +
-                            " are under way, the most there are");
-}
-
-void Connection::AddSend(uint64_t id, const Send& send) {
-  if (unused_.empty()) {
-    sends_.emplace_hint(sends_.end(), id, send);
-    return;
-  }
-  Sends::node_type node = std::move(unused_.back());
-  unused_.pop_back();
-  node.key() = id;
-  node.mapped() = send;
-  sends_.insert(sends_.end(), std::move(node));
-}
-
-weft_code Connection::PostSend(const weft_transport_op& op,
-                               weft_status* status) {
-  const bool urgent = (op.flags & WEFT_TRANSPORT_URGENT) != 0;
-  const bool eager = op.length <= options_.eager_max;
-  uint32_t& used = eager ? credits_[urgent] : large_sends_;
-  const uint32_t limit = eager ? options_.eager_credits : options_.max_inflight;
-  if (used == limit) return Again("SENDs", limit, status);
-  ++used;
-  const uint64_t id = ++last_id_;
-  Send send{static_cast<const char*>(op.host),
-            op.tag,
-            op.length,
-            op.cookie,
-            /*sent=*/0,
-            kNoSlot,
-            eager,
-            urgent,
-            /*cleared=*/false};
+void Connection::SayMessage(uint64_t id, Send* send) {
   Record record =
-      NewRecord(eager ? RecordKind::kEager : RecordKind::kLarge, id);
-  record.tag = op.tag;
-  record.length = op.length;
-  if (urgent) record.flags = kUrgent;
-  if (eager && op.length > kInline) {
-    send.slot = slots_[urgent].back();  // as many as credits
-    slots_[urgent].pop_back();
-    std::memcpy(link_.out->slot(send.slot), op.host, op.length);
-    std::memcpy(record.data, &send.slot, sizeof(send.slot));
-  } else if (eager && op.length != 0) {
-    std::memcpy(record.data, op.host, op.length);
+      NewRecord(send->eager ? RecordKind::kEager : RecordKind::kLarge, id);
+  record.tag = send->tag;
+  record.length = send->length;
+  if (send->urgent) record.flags = kUrgent;
+  if (send->eager) {
+    if (send->length > kInline) {
+      std::vector<uint32_t>& free = slots_[send->urgent];
+      send->kept.number = free.back();  // as many as credits
+      free.pop_back();
+      std::memcpy(link_.out->slot(send->kept.number), send->data, send->length);
+      std::memcpy(record.data, &send->kept.number, sizeof(send->kept.number));
+    } else if (send->length != 0) {
+      std::memcpy(record.data, send->data, send->length);
+    }
+    if (!fins_.empty() && fins_.front().flags == 0) {
+      record.length = WithFin(send->length, fins_.front().id);
+      fins_.pop_front();
+    }
   }
-  AddSend(id, send);
   Put(record);
-  return weft_sdk::Ok(status);
 }
 
-weft_code Connection::PostRecv(const weft_transport_op& op,
-                               weft_status* status) {
-  if (recvs_ == options_.max_inflight) {
-    return Again("RECVs", options_.max_inflight, status);
+void Connection::Forget(const Send& send) {
+  if (send.kept.number != Slot::kNone) {
+    slots_[send.urgent].push_back(send.kept.number);
   }
-  ++recvs_;
-  Lane& lane = lanes_.at(op.tag);
-  lane.recvs.push_back({op.host, op.length, op.cookie});
-  Match(op.tag, &lane);
-  return weft_sdk::Ok(status);
 }
 
 // ---- Writing ---------------------------------------------------------------
@@ -157,195 +111,14 @@ bool Connection::PutNow(const Record& record) {
   return link_.out->Put(record);
 }
 
-// True where something is left for which there is no room.
-bool Connection::FlushSome() {
-  while (!pending_.empty()) {
-    if (!link_.out->Put(pending_.front())) return true;
-    pending_.pop_front();
-    wrote_ = true;
-  }
-  for (uint32_t i = 0; i < kChunks && !active_.empty(); ++i) {
-    char* chunk = link_.out->HasRoom() ? link_.out->NextChunk() : nullptr;
-    if (chunk == nullptr) return true;
-    Send& send = sends_.at(active_.front());
-    Record record = NewRecord(RecordKind::kData, active_.front());
-    record.length = std::min(kChunkBytes, send.length - send.sent);
-    std::memcpy(chunk, send.data + send.sent, record.length);
-    link_.out->PutChunk(record);
-    wrote_ = true;
-    send.sent += record.length;
-    if (send.sent == send.length) active_.pop_front();
-  }
-  return !active_.empty();
+void Connection::SayClear(uint64_t id) {
+  Put(NewRecord(RecordKind::kClear, id));
 }
 
-void Connection::Flush() {
-  if (!FlushSome()) return;
-  link_.out->Starve();
-  FlushSome();
-}
-
-void Connection::Ring() {
-  if (!down_ && std::exchange(wrote_, false)) link_.bell->Ring();
-}
-
-// ---- Reading ---------------------------------------------------------------
-
-bool Connection::Progress(bool soon) {
-  if (down_) return false;
-  PutFins();
-  put_off_ = soon && !closing_;
-  uint32_t taken = 0;
-  bool chunks = false;
-  Record record;
-  for (; taken < kPass && link_.in->Take(&record); ++taken) {
-    chunks = chunks || record.kind == RecordKind::kData;
-    if (final_in_ || !Handle(record)) {
-      nonsense_ = true;
-      Down();
-      return true;
-    }
-  }
-  put_off_ = false;
-  bool any = taken != 0;
-  if (any && closing_) deadline_ = NowNs() + timeout_ns_;
-  Flush();
-  if (closing_) SayFinal();
-  const bool may_starve = taken >= kFewRecords || chunks;
-  if (may_starve && link_.in->ProducerStarves()) wrote_ = true;
-  any = any || wrote_;
-  Ring();
-  if (final_out_ && final_in_) Down();
-  return any;
-}
-
-bool Connection::Handle(const Record& record) {
-  switch (record.kind) {
-    case RecordKind::kEager:
-      return HandleEager(record);
-    case RecordKind::kLarge:
-      return HandleLarge(record);
-    case RecordKind::kData:
-      return HandleData(record);
-    case RecordKind::kClear:
-      return HandleClear(record);
-    case RecordKind::kFin:
-      return HandleFin(record);
-    case RecordKind::kClose:
-      peer_closed_ = true;
-      if (!closing_) BeginClosing();
-      return true;
-    case RecordKind::kFinal:
-      final_in_ = true;
-      return peer_closed_;
-  }
-  return false;
-}
-
-bool Connection::HandleEager(const Record& record) {
-  const Geometry& geometry = link_.in->geometry();
-  if ((record.flags & ~kUrgent) != 0 || record.length > geometry.eager_max ||
-      record.id <= last_arrival_) {
-    return false;
-  }
-  last_arrival_ = record.id;
-  const bool urgent = record.flags == kUrgent;
-  if (arrived_[urgent] == geometry.credits) return false;
-  Arrival arrival{record.id, record.length, /*eager=*/true,
-                  urgent,    kNoSlot,       {}};
-  std::memcpy(arrival.data, record.data, kInline);
-  if (record.length > kInline) {
-    std::memcpy(&arrival.slot, record.data, sizeof(arrival.slot));
-    if (arrival.slot >= 2 * geometry.credits) return false;
-  }
-  if (closing_) return true;
-  ++arrived_[urgent];
-  Lane& lane = lanes_.at(record.tag);
-  lane.arrivals.push_back(arrival);
-  Match(record.tag, &lane);
-  return true;
-}
-
-bool Connection::HandleLarge(const Record& record) {
-  if (record.flags != 0 || record.length <= link_.in->geometry().eager_max ||
-      record.id <= last_arrival_ ||
-      arrived_[kLargeArrivals] == link_.max_inflight) {
-    return false;
-  }
-  last_arrival_ = record.id;
-  if (closing_) return true;
-  ++arrived_[kLargeArrivals];
-  Lane& lane = lanes_.at(record.tag);
-  lane.arrivals.push_back({record.id,
-                           record.length,
-                           /*eager=*/false,
-                           /*urgent=*/false,
-                           kNoSlot,
-                           {}});
-  Match(record.tag, &lane);
-  return true;
-}
-
-bool Connection::HandleData(const Record& record) {
-  auto it = incoming_.find(record.id);
-  if (it == incoming_.end() || record.length == 0 ||
-      record.length > kChunkBytes ||
-      record.length > it->second.recv.length - it->second.got) {
-    return false;
-  }
-  Incoming& incoming = it->second;
-  if (!incoming.dropped) {
-    std::memcpy(static_cast<char*>(incoming.recv.data) + incoming.got,
-                link_.in->chunk(), record.length);
-  }
-  link_.in->DropChunk();
-  incoming.got += record.length;
-  if (incoming.got < incoming.recv.length || incoming.dropped) return true;
-  const uint64_t tag = incoming.tag;
-  const Recv recv = incoming.recv;
-  incoming_.erase(it);
-  Lane& lane = lanes_.at(tag);
-  lane.busy = 0;
-  --arrived_[kLargeArrivals];
-  Fin(record.id, 0, recv.length);
-  CompleteRecv(tag, recv, /*urgent=*/false, WEFT_OK, "");
-  Match(tag, &lane);
-  return true;
-}
-
-bool Connection::HandleClear(const Record& record) {
-  auto it = sends_.find(record.id);
-  if (it == sends_.end() || it->second.eager || it->second.cleared) {
-    return false;
-  }
-  it->second.cleared = true;
-  if (!closing_) active_.push_back(record.id);
-  return true;
-}
-
-bool Connection::HandleFin(const Record& record) {
-  auto it = sends_.find(record.id);
-  if (it == sends_.end() || (record.flags & ~kMismatch) != 0) return false;
-  const Send send = it->second;
-  const bool mismatch = record.flags == kMismatch;
-  if (mismatch == (record.length == send.length)) return false;
-  if (!send.eager && (mismatch ? send.cleared : send.sent != send.length)) {
-    return false;
-  }
-  unused_.push_back(sends_.extract(it));
-  if (!mismatch) {
-    CompleteSend(send, WEFT_OK, "");
-  } else {
-    CompleteSend(send, WEFT_INVALID,
-                 "a SEND of " + std::to_string(send.length) +
-                     " bytes met a RECV of " + std::to_string(record.length));
-  }
-  return true;
-}
-
-void Connection::Fin(uint64_t id, uint16_t flags, uint64_t length) {
+void Connection::SayFin(uint64_t id, bool /*urgent*/, bool mismatch,
+                        uint64_t length) {
   Record record = NewRecord(RecordKind::kFin, id);
-  record.flags = flags;
+  if (mismatch) record.flags = kMismatch;
   record.length = length;
   fins_.push_back(record);  // behind those put off: SENDs complete in order
   if (!put_off_) PutFins();
@@ -355,158 +128,190 @@ void Connection::PutFins() {
   for (; !fins_.empty(); fins_.pop_front()) Put(fins_.front());
 }
 
-void Connection::Match(uint64_t tag, Lane* lane) {
-  while (!closing_ && lane->busy == 0 && !lane->arrivals.empty() &&
-         !lane->recvs.empty()) {
-    const Arrival arrival = lane->arrivals.front();
-    const Recv recv = lane->recvs.front();
-    lane->arrivals.pop_front();
-    lane->recvs.pop_front();
-    const bool same = arrival.length == recv.length;
-    if (same && !arrival.eager) {
-      lane->busy = arrival.id;
-      incoming_[arrival.id] = {tag, recv, /*got=*/0, /*dropped=*/false};
-      Put(NewRecord(RecordKind::kClear, arrival.id));
-      return;
-    }
-    --arrived_[arrival.eager ? arrival.urgent : kLargeArrivals];
-    if (!same) {
-      Fin(arrival.id, kMismatch, recv.length);
-      CompleteRecv(tag, recv, arrival.urgent, WEFT_INVALID,
-                   "a SEND of " + std::to_string(arrival.length) +
-                       " bytes met a RECV of " + std::to_string(recv.length));
-      continue;
-    }
-    if (recv.length != 0) {
-      const void* from = arrival.slot == kNoSlot
-                             ? static_cast<const void*>(arrival.data)
-                             : link_.in->slot(arrival.slot);
-      std::memcpy(recv.data, from, recv.length);
-    }
-    Fin(arrival.id, 0, recv.length);
-    CompleteRecv(tag, recv, arrival.urgent, WEFT_OK, "");
-  }
-  if (lanes_.size() > kKeptLanes && lane->busy == 0 && lane->arrivals.empty() &&
-      lane->recvs.empty()) {
-    lanes_.erase(tag);
-  }
+void Connection::Copy(char* to, const char* from, uint64_t bytes, Lock* lock) {
+  lock->unlock();
+  std::memcpy(to, from, bytes);
+  lock->lock();
 }
 
-// ---- Completing ------------------------------------------------------------
-
-void Connection::Complete(uint32_t op_kind, uint64_t tag, uint64_t cookie,
-                          uint64_t length, bool urgent, weft_code code,
-                          std::string_view message) {
-  TransportEvent event;
-  event.kind = WEFT_EVENT_COMPLETED;
-  event.ep = ep_;
-  event.cookie = cookie;
-  event.tag = tag;
-  event.length = code == WEFT_OK ? length : 0;
-  event.op_kind = op_kind;
-  event.rank = link_.rank;
-  event.code = code;
-  event.message = message;
-  mailbox_->Push(std::move(event), urgent);
+// True where something is left for which there is no room.
+bool Connection::FlushSome(Lock* lock) {
+  while (!pending_.empty()) {
+    if (!link_.out->Put(pending_.front())) return true;
+    pending_.pop_front();
+    wrote_ = true;
+  }
+  // Another thread that writes goes on with the rest.
+  for (uint32_t i = 0;
+       i < kChunks && copied_out_ == 0 && !active().empty() && !down_due_;
+       ++i) {
+    char* chunk = link_.out->HasRoom() ? link_.out->NextChunk() : nullptr;
+    if (chunk == nullptr) return true;
+    WriteChunk(chunk, lock);
+  }
+  return copied_out_ == 0 && !active().empty();
 }
 
-void Connection::CompleteSend(const Send& send, weft_code code,
-                              std::string_view message) {
-  --(send.eager ? credits_[send.urgent] : large_sends_);
-  if (send.slot != kNoSlot) slots_[send.urgent].push_back(send.slot);
-  if (code == WEFT_OK) {
-    ++mailbox_->stats.sent_messages;
-    mailbox_->stats.sent_bytes += send.length;
-    if (send.eager) ++mailbox_->stats.eager_messages;
-  }
-  Complete(WEFT_TRANSPORT_SEND, send.tag, send.cookie, send.length, send.urgent,
-           code, message);
+void Connection::WriteChunk(char* chunk, Lock* lock) {
+  const uint64_t id = active().front();
+  Send& from = send(id);
+  Record record = NewRecord(RecordKind::kData, id);
+  record.length = std::min(kChunkBytes, from.length - from.sent);
+  const char* data = from.data + from.sent;
+  from.sent += record.length;  // it has begun
+  const bool last = from.sent == from.length;
+  link_.out->UseChunk();
+  copied_out_ = id;
+  Copy(chunk, data, record.length, lock);
+  copied_out_ = 0;
+  if (last) active().pop_front();
+  Put(record);
+  Settle();
 }
 
-void Connection::CompleteRecv(uint64_t tag, const Recv& recv, bool urgent,
-                              weft_code code, std::string_view message) {
-  --recvs_;
-  if (code == WEFT_OK) {
-    ++mailbox_->stats.received_messages;
-    mailbox_->stats.received_bytes += recv.length;
+void Connection::Flush(Lock* lock) {
+  if (!FlushSome(lock)) return;
+  link_.out->Starve();
+  FlushSome(lock);
+}
+
+void Connection::Ring() {
+  if (!down_ && std::exchange(wrote_, false)) link_.bell->Ring();
+}
+
+// ---- Reading ---------------------------------------------------------------
+
+bool Connection::Progress(Lock* lock, bool soon) {
+  if (down_) return false;
+  PutFins();
+  uint32_t taken = 0;
+  bool chunks = false;
+  if (!copies_in_) {
+    put_off_ = soon && !closing();
+    Record record;
+    // Of a peer that has ended, all that it wrote.
+    while (taken < (down_due_ ? kRecords : kPass) && link_.in->Take(&record)) {
+      ++taken;
+      chunks = chunks || record.kind == RecordKind::kData;
+      if (final_in_ || !Handle(record, lock)) {
+        Nonsense();
+        return true;
+      }
+    }
+    put_off_ = false;
   }
-  Complete(WEFT_TRANSPORT_RECV, tag, recv.cookie, recv.length, urgent, code,
-           message);
+  bool any = taken != 0;
+  if (any && closing()) deadline_ = NowNs() + timeout_ns_;
+  Flush(lock);
+  if (closing()) SayFinal();
+  const bool may_starve = taken >= kFewRecords || chunks;
+  if (may_starve && link_.in->ProducerStarves()) wrote_ = true;
+  any = any || wrote_;
+  Ring();
+  if (down_due_ || (final_out_ && final_in_)) Down();
+  return any;
+}
+
+bool Connection::Handle(const Record& record, Lock* lock) {
+  switch (record.kind) {
+    case RecordKind::kEager:
+      return HandleEager(record);
+    case RecordKind::kLarge:
+      return record.flags == 0 &&
+             TakeLarge(record.id, record.tag, record.length);
+    case RecordKind::kData:
+      return HandleData(record, lock);
+    case RecordKind::kClear:
+      return TakeClear(record.id);
+    case RecordKind::kFin:
+      return (record.flags & ~kMismatch) == 0 &&
+             TakeFin(record.id, record.flags == kMismatch, record.length);
+    case RecordKind::kClose:
+      TakeClose();
+      return true;
+    case RecordKind::kFinal:
+      final_in_ = true;
+      return peer_closed();
+  }
+  return false;
+}
+
+bool Connection::HandleEager(const Record& record) {
+  const Geometry& geometry = link_.in->geometry();
+  const uint64_t length = EagerLength(record);
+  if ((record.flags & ~kUrgent) != 0 || length > geometry.eager_max) {
+    return false;
+  }
+  const char* bytes = reinterpret_cast<const char*>(record.data);
+  if (length > kInline) {
+    uint32_t slot;
+    std::memcpy(&slot, record.data, sizeof(slot));
+    if (slot >= 2 * geometry.credits) return false;
+    bytes = link_.in->slot(slot);
+  }
+  const uint32_t fin = EagerFin(record);
+  return TakeEager(record.id, record.tag, record.flags == kUrgent,
+                   {bytes, length}) &&
+         (fin == 0 || TakeFinOf(fin));
+}
+
+bool Connection::HandleData(const Record& record, Lock* lock) {
+  char* to = nullptr;
+  if (record.length > kChunkBytes ||
+      !BeginChunk(record.id, record.length, &to)) {
+    return false;
+  }
+  if (to != nullptr) {
+    copies_in_ = true;
+    Copy(to, link_.in->chunk(), record.length, lock);
+    copies_in_ = false;
+  }
+  link_.in->DropChunk();
+  EndChunk(record.id);
+  return true;
 }
 
 // ---- The end ---------------------------------------------------------------
 
-void Connection::Close() {
-  if (down_ || closed_here_ || peer_closed_) return;
-  closed_here_ = true;
-  BeginClosing();
-  Progress();
+void Connection::Close(Lock* lock) {
+  if (BeginClose()) Progress(lock);
 }
 
 void Connection::Abort() {
-  if (down_ || closed_here_ || peer_closed_) return;
-  closed_here_ = true;
-  Down();
+  if (BeginAbort()) Down();
 }
 
-void Connection::HungUp() {
+void Connection::HungUp(Lock* lock) {
   // As much as the rings can hold, and no more if the peer goes on.
-  for (uint32_t i = 0; i <= kRecords / kPass && Progress(); ++i) {
+  for (uint32_t i = 0; i <= kRecords / kPass && Progress(lock); ++i) {
   }
   Down();
 }
 
-void Connection::BeginClosing() {
-  closing_ = true;
+void Connection::SayClose() {
   put_off_ = false;
   PutFins();
   deadline_ = NowNs() + timeout_ns_;
-  for (auto& [id, incoming] : incoming_) incoming.dropped = incoming.got == 0;
-  active_.erase(
-      std::remove_if(active_.begin(), active_.end(),
-                     [this](uint64_t id) { return sends_.at(id).sent == 0; }),
-      active_.end());
   Put(NewRecord(RecordKind::kClose, 0));
 }
 
-// Once nothing is left that was begun.
 void Connection::SayFinal() {
-  if (final_out_ || !active_.empty() || !pending_.empty()) return;
-  for (const auto& [id, incoming] : incoming_) {
-    if (!incoming.dropped) return;
-  }
+  if (final_out_ || !Finished() || !pending_.empty()) return;
   if (!PutNow(NewRecord(RecordKind::kFinal, 0))) return;
   final_out_ = true;
   wrote_ = true;
 }
 
 void Connection::Down() {
-  if (std::exchange(down_, true)) return;
+  if (down_) return;
+  Lose("");
+  if (copies_in_ || copied_out_ != 0) {
+    down_due_ = true;  // who copies sees to it
+    return;
+  }
+  down_ = true;
   deadline_ = UINT64_MAX;
-  const weft_code code = DownCode();
-  const std::string why = WhyDown();
-  for (const auto& [id, send] : std::exchange(sends_, {})) {
-    CompleteSend(send, code, why);
-  }
-  for (auto& [tag, lane] : lanes_) {
-    if (lane.busy != 0) {
-      CompleteRecv(tag, incoming_.at(lane.busy).recv, false, code, why);
-    }
-    for (; !lane.recvs.empty(); lane.recvs.pop_front()) {
-      CompleteRecv(tag, lane.recvs.front(), false, code, why);
-    }
-  }
-  lanes_.clear();
-  TransportEvent event;
-  event.kind = WEFT_EVENT_EP_DOWN;
-  event.ep = ep_;
-  event.rank = link_.rank;
-  event.code = closed_here_ ? WEFT_OK : code;
-  if (event.code != WEFT_OK) event.message = why;
-  mailbox_->Push(std::move(event), /*urgent=*/false);
-  --mailbox_->stats.endpoints;
-  incoming_.clear();
-  active_.clear();
+  CompleteAll();
   fins_.clear();
   pending_.clear();
   if (std::exchange(wrote_, false)) link_.bell->Ring();
@@ -515,7 +320,6 @@ void Connection::Down() {
   link_.socket = Fd();
   link_.process = Fd();
   link_.out.reset();
-  link_.in.reset();
   link_.bell.reset();
 }
 

@@ -1,18 +1,18 @@
-// One endpoint: the operations of this side, and what the two segments say.
+// One endpoint: an exchange (transport/common/exchange.h) whose records and
+// chunks lie in two segments.
 //
-//   SEND  <= eager_max   kEager ------>  meets its RECV, copied    <- kFin
-//   SEND  >  eager_max   kLarge ------>  meets its RECV            <- kClear
-//                        kData ... --->  copied chunk by chunk     <- kFin
-//
-// Matching is the receiver's: per tag, first come, first posted. Where lengths
-// differ it answers kFin with kMismatch and takes no byte.
+//   kEager, kLarge ------>
+//                         <- kClear, kFin; or the kFin comes with a kEager of
+//   kData ... ----------->   the other direction
 //
 //          up --- Close, or kClose came ---> closing --- both kFinal ---> down
 //           \---- Abort, hung up, nonsense ---------------------------->  down
 //
-// In `closing` no message begins; those whose first chunk was written go on, so
-// that no RECV stays half written. kFinal is said once none is left. Whoever
-// hears nothing for the peer time-out is down without it.
+// kFinal is said once nothing is left that was begun. Whoever hears nothing for
+// the peer time-out is down without it.
+//
+// Chunks are copied without the lock: one thread at a time writes those of a
+// connection, and one reads; it is down once neither does.
 //
 // Threading: thread-compatible; the domain's lock guards it. Peers write to the
 // segments meanwhile: what is taken out of one is a copy, and checked.
@@ -20,15 +20,15 @@
 #define WEFT_TRANSPORT_SHM_CONNECTION_H_
 
 #include <cstdint>
-#include <deque>
-#include <map>
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plugins/sdk/weft_fifo.hpp"
-#include "plugins/sdk/weft_near_map.hpp"
+#include "transport/common/exchange.h"
 #include "transport/common/mailbox.h"
 #include "transport/shm/bell.h"
 #include "transport/shm/options.h"
@@ -39,7 +39,35 @@ namespace weft_shm {
 using weft_transport::Mailbox;
 using weft_transport::TransportEvent;
 
-class Connection {
+using Lock = std::unique_lock<std::mutex>;
+
+// Of a SEND: its slot.
+struct Slot {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t number = kNone;
+};
+
+// The bytes of a small message: a copy of those of its record, or in its slot.
+class SmallBody {
+ public:
+  SmallBody() = default;
+  explicit SmallBody(std::string_view bytes)
+      : size_(bytes.size()),
+        in_slot_(size_ > kInline ? bytes.data() : nullptr) {
+    if (in_slot_ == nullptr) std::memcpy(copy_, bytes.data(), size_);
+  }
+  operator std::string_view() const {
+    return {in_slot_ != nullptr ? in_slot_ : copy_, size_};
+  }
+
+ private:
+  size_t size_ = 0;
+  const char* in_slot_ = nullptr;
+  char copy_[kInline];
+};
+
+class Connection
+    : public weft_transport::Exchange<Connection, Slot, SmallBody> {
  public:
   // What a handshake leaves.
   struct Link {
@@ -55,136 +83,80 @@ class Connection {
 
   Connection(weft_endpoint ep, Link link, const Options& options,
              uint64_t timeout_ns, Mailbox* mailbox);
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
 
   weft_code Post(const weft_transport_op& op, weft_status* status);
-  void Close();
+  void Close(Lock* lock);
   // The peer sees a loss.
   void Abort();
   // The socket has ended, or the peer's process: whatever it wrote is here.
-  void HungUp();
-  // Takes what came, writes what has room. True where there was something.
-  // `soon`: a Post or Progress follows within some milliseconds, so kFin may
-  // come after the answer that the host sends perhaps: the peer is waiting for
-  // that one.
-  bool Progress(bool soon = false);
+  void HungUp(Lock* lock);
+  // Takes what came, writes what has room; lets go of the lock while it copies.
+  // True where there was something. `soon`: a Post or Progress follows within
+  // some milliseconds, so a kFin may wait for what the host sends perhaps: it
+  // goes with that.
+  bool Progress(Lock* lock, bool soon = false);
 
   bool down() const { return down_; }
-  // WEFT_OK, or why operations are not taken any more.
-  weft_code DownCode() const;
-  std::string WhyDown() const;
+  // Nothing is to do before a record comes.
+  bool quiet() const {
+    return !closing() && active().empty() && pending_.empty() && fins_.empty();
+  }
   // When to call Expire; UINT64_MAX: never.
   uint64_t deadline() const { return deadline_; }
   void Expire() { Down(); }
   int socket() const { return link_.socket.get(); }
   int process() const { return link_.process.get(); }
-  uint32_t rank() const { return link_.rank; }
   const std::string& token() const { return link_.token; }
+  // What came lies here, until LetGo, which follows the end.
+  const Consumer& in() const { return *link_.in; }
+  void LetGo() { link_.in.reset(); }
 
  private:
-  struct Send {
-    const char* data;
-    uint64_t tag;
-    uint64_t length;
-    uint64_t cookie;
-    uint64_t sent;  // of a large one
-    uint32_t slot;  // kNoSlot: none
-    bool eager, urgent, cleared;
-  };
-  struct Recv {
-    void* data = nullptr;
-    uint64_t length = 0;
-    uint64_t cookie = 0;
-  };
-  // A message of the peer that waits for its RECV.
-  struct Arrival {
-    uint64_t id = 0;
-    uint64_t length = 0;
-    bool eager = false, urgent = false;
-    uint32_t slot = 0;
-    unsigned char data[kInline] = {};
-  };
-  // A large message that has its RECV.
-  struct Incoming {
-    uint64_t tag;
-    Recv recv;
-    uint64_t got;
-    bool dropped;  // its chunks are let go: the end came before the first
-  };
-  struct Lane {
-    weft_sdk::Fifo<Arrival> arrivals;
-    weft_sdk::Fifo<Recv> recvs;
-    uint64_t busy = 0;  // id of the large message that moves
-  };
-
-  using Sends = std::map<uint64_t, Send>;  // by id
-
-  void AddSend(uint64_t id, const Send& send);
-  weft_code PostSend(const weft_transport_op& op, weft_status* status);
-  weft_code PostRecv(const weft_transport_op& op, weft_status* status);
-  weft_code Again(const char* what, uint32_t limit, weft_status* status);
+  friend Exchange;
+  void SayMessage(uint64_t id, Send* send);
+  void SayClear(uint64_t id);
+  void SayFin(uint64_t id, bool urgent, bool mismatch, uint64_t length);
+  void SayClose();
+  bool Refers(uint64_t id, const Send&) const { return id == copied_out_; }
+  void Forget(const Send& send);
 
   void Put(const Record& record);
   bool PutNow(const Record& record);
-  bool FlushSome();
-  void Flush();
+  void PutFins();
+  void Copy(char* to, const char* from, uint64_t bytes, Lock* lock);
+  bool FlushSome(Lock* lock);
+  void WriteChunk(char* chunk, Lock* lock);
+  void Flush(Lock* lock);
   void Ring();
 
   // False where the record is not one that a peer would write.
-  bool Handle(const Record& record);
+  bool Handle(const Record& record, Lock* lock);
   bool HandleEager(const Record& record);
-  bool HandleLarge(const Record& record);
-  bool HandleData(const Record& record);
-  bool HandleClear(const Record& record);
-  bool HandleFin(const Record& record);
-  void Match(uint64_t tag, Lane* lane);
-  void Fin(uint64_t id, uint16_t flags, uint64_t length);
-  void PutFins();
+  bool HandleData(const Record& record, Lock* lock);
 
-  void BeginClosing();
   void SayFinal();
+  void Nonsense() {
+    Lose("it wrote what makes no sense, and is cut off");
+    Down();
+  }
   void Down();
 
-  void Complete(uint32_t op_kind, uint64_t tag, uint64_t cookie,
-                uint64_t length, bool urgent, weft_code code,
-                std::string_view message);
-  void CompleteSend(const Send& send, weft_code code, std::string_view message);
-  void CompleteRecv(uint64_t tag, const Recv& recv, bool urgent, weft_code code,
-                    std::string_view message);
-
-  const weft_endpoint ep_;
   Link link_;
   const Options options_;
   const uint64_t timeout_ns_;
   Mailbox* const mailbox_;
 
-  // Out.
-  Sends sends_;
-  std::vector<Sends::node_type> unused_;  // kept, so as to allocate none
-  std::deque<uint64_t> active_;           // cleared, with chunks to write
-  weft_sdk::Fifo<Record> fins_;           // put off
-  bool put_off_ = false;                  // those of now
+  weft_sdk::Fifo<Record> fins_;     // put off
+  bool put_off_ = false;            // those of now
   weft_sdk::Fifo<Record> pending_;  // no room yet; bounded as operations are
-  uint64_t last_id_ = 0;
-  uint32_t credits_[2] = {0, 0};  // in use: [1] by urgent SENDs
-  std::vector<uint32_t> slots_[2];
-  uint32_t large_sends_ = 0;
-  bool wrote_ = false;  // the peer is to be rung
+  std::vector<uint32_t> slots_[2];  // free ones; [1]: of urgent SENDs
+  bool wrote_ = false;              // the peer is to be rung
 
-  // In.
-  weft_sdk::NearMap<Lane> lanes_;  // by tag
-  std::map<uint64_t, Incoming> incoming_;
-  uint64_t last_arrival_ = 0;
-  uint32_t arrived_[3] = {0, 0, 0};  // not answered: usual, urgent, large
-  uint32_t recvs_ = 0;
-
-  bool closing_ = false;
-  bool closed_here_ = false;
-  bool peer_closed_ = false;
-  bool nonsense_ = false;
+  uint64_t copied_out_ = 0;  // the SEND of which a chunk is copied; 0: none
+  bool copies_in_ = false;   // a thread reads
   bool final_out_ = false;
   bool final_in_ = false;
+  bool down_due_ = false;  // once nothing is copied
   bool down_ = false;
   uint64_t deadline_ = UINT64_MAX;
 };

@@ -5,25 +5,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <utility>
+
+#include "transport/common/greeting.h"
 
 namespace weft_shm {
 namespace {
 
 using weft_sdk::Error;
+using weft_transport::SetText;
 
 constexpr uint32_t kDefaultTimeoutMs = 3500;
 constexpr char kAddress[] = "rank";
 constexpr char kKey[] = "memory";
-
-template <size_t N>
-void SetText(char (&field)[N], const std::string& text) {
-  const size_t n = std::min(N - 1, text.size());
-  std::memcpy(field, text.data(), n);
-  field[n] = '\0';
-}
 
 // Who sees the same /proc and may open what is in it.
 std::string Locality() {
@@ -51,14 +46,17 @@ weft_transport_info Describe(const Options& options) {
   return info;
 }
 
-ShmDomain::Locked::Locked(ShmDomain* domain)
-    : domain_(domain), lock_(domain->mu_) {}
+ShmDomain::Locked::Locked(ShmDomain* domain, bool tells)
+    : domain_(domain), tells_(tells), lock_(domain->mu_) {
+  domain_->quiet_.store(false, std::memory_order_relaxed);
+}
 
 ShmDomain::Locked::~Locked() {
   bool notify = false;
   const bool pushed = domain_->mailbox_.TakePushed(&notify);
+  domain_->quiet_.store(quiet_, std::memory_order_release);
   lock_.unlock();
-  if (pushed && domain_->waiters_.load() != 0) domain_->bell_.Ring();
+  if (pushed && tells_) domain_->RingOwn();
   if (notify) weft_sdk::Host::Notify(domain_->token_);
 }
 
@@ -101,9 +99,14 @@ void ShmDomain::CheckOpen() const {
 }
 
 Connection& ShmDomain::Find(weft_endpoint ep) {
+  if (ep == last_ep_ && last_ != nullptr) return *last_;
   auto it = endpoints_.find(ep);
-  if (it != endpoints_.end()) return *it->second;
-  throw Error(WEFT_INVALID, "no endpoint " + std::to_string(ep));
+  if (it == endpoints_.end()) {
+    throw Error(WEFT_INVALID, "no endpoint " + std::to_string(ep));
+  }
+  last_ep_ = ep;
+  last_ = it->second.get();
+  return *last_;
 }
 
 // ---- Connecting ------------------------------------------------------------
@@ -149,7 +152,7 @@ weft_endpoint ShmDomain::Connect(uint32_t rank, std::string_view address,
 void ShmDomain::CloseEndpoint(weft_endpoint ep, bool abort) {
   Locked lock(this);
   Connection& connection = Find(ep);
-  abort ? connection.Abort() : connection.Close();
+  abort ? connection.Abort() : connection.Close(lock.lock());
 }
 
 weft_code ShmDomain::Post(const weft_transport_op& op, weft_status* status) {
@@ -157,46 +160,79 @@ weft_code ShmDomain::Post(const weft_transport_op& op, weft_status* status) {
   return Find(op.ep).Post(op, status);
 }
 
-bool ShmDomain::ProgressAll(bool soon) {
+bool ShmDomain::ProgressAll(Lock* lock, bool soon) {
   bool any = false;
   bool ended = false;
-  for (Connection* connection : live_) {
-    any = connection->Progress(soon) || any;
+  ++walks_;
+  for (size_t i = 0; i < live_.size(); ++i) {
+    Connection* const connection = live_[i];
+    any = connection->Progress(lock, soon) || any;
     if (connection->deadline() != UINT64_MAX &&
         connection->deadline() <= NowNs()) {
       connection->Expire();
     }
     ended = ended || connection->down();
   }
-  if (ended) {
-    live_.erase(std::remove_if(live_.begin(), live_.end(),
-                               [](Connection* c) { return c->down(); }),
-                live_.end());
+  // Else the last one sees to it.
+  if (--walks_ == 0 && ended) {
+    const auto down = std::stable_partition(
+        live_.begin(), live_.end(), [](Connection* c) { return !c->down(); });
+    ended_.insert(ended_.end(), down, live_.end());
+    live_.erase(down, live_.end());
+    live_changed_ = true;
   }
   return any;
 }
 
+bool ShmDomain::NothingCame() const {
+  // First these: whoever takes a record has said before that all is not quiet.
+  for (const Consumer* in : watched_) {
+    if (in->Ready()) return false;
+  }
+  return quiet_.load(std::memory_order_acquire);
+}
+
+bool ShmDomain::Quiet() const {
+  return mailbox_.empty() && walks_ == 0 &&
+         std::all_of(live_.begin(), live_.end(),
+                     [](const Connection* c) { return c->quiet(); });
+}
+
+// On the thread that polls.
+void ShmDomain::WatchLive() {
+  if (!std::exchange(live_changed_, false)) return;
+  watched_.clear();
+  for (const Connection* connection : live_) {
+    watched_.push_back(&connection->in());
+  }
+  for (Connection* connection : ended_) connection->LetGo();
+  ended_.clear();
+}
+
 void ShmDomain::Poll(weft_sdk::EventWriter* writer) {
-  Locked lock(this);
   polls_.store(polls_.load(std::memory_order_relaxed) + 1,
                std::memory_order_relaxed);
+  if (NothingCame()) return;
+  Locked lock(this, /*tells=*/false);
   // Where this host stops polling, the bell's thread takes over soon.
-  ProgressAll(/*soon=*/host_attends_.load(std::memory_order_relaxed));
+  ProgressAll(lock.lock(),
+              /*soon=*/host_attends_.load(std::memory_order_relaxed));
   mailbox_.Poll(writer);
+  WatchLive();
+  lock.set_quiet(Quiet());
 }
 
 bool ShmDomain::Wait(uint64_t timeout_ns) {
   const uint64_t now = NowNs();
   const uint64_t deadline =
       timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
-  ++waiters_;
   BeginRest();
   bool there = false;
   for (uint64_t left = timeout_ns;;) {
     const uint32_t seen = bell_.Announce();
     {
       Locked lock(this);
-      ProgressAll();
+      ProgressAll(lock.lock());
       there = !mailbox_.empty();
     }
     if (!there && left != 0) bell_.Sleep(seen, left);
@@ -206,7 +242,6 @@ bool ShmDomain::Wait(uint64_t timeout_ns) {
     left = at < deadline ? deadline - at : 0;
   }
   EndRest();
-  --waiters_;
   return there;
 }
 
@@ -235,9 +270,11 @@ void ShmDomain::Close() {
         Drop(&visit, WEFT_CANCELED, "the domain is closing");
       }
       visits_.clear();
-      for (auto& [ep, connection] : endpoints_) connection->Close();
+      for (auto& [ep, connection] : endpoints_) {
+        connection->Close(lock.lock());
+      }
     }
-    ProgressAll();
+    ProgressAll(lock.lock());
     quiet = live_.empty() && mailbox_.empty();
     blocks = blocks_.size();
     mappings = mappings_.size();

@@ -12,6 +12,10 @@
 // threads would fight for it. A host that wants to be notified, and never
 // sleeps on the bell, has it looking out all the time.
 //
+// A Poll that finds nothing takes no lock: once all was quiet, it looks for the
+// next record of each peer alone, until it finds one or somebody else has had
+// the lock. What lies in a segment stays until a Poll has seen its end.
+//
 // Threading: as plugins/abi/weft_transport.h asks. Nothing is called out with
 // the lock held.
 #ifndef WEFT_TRANSPORT_SHM_DOMAIN_H_
@@ -44,7 +48,7 @@
 
 namespace weft_shm {
 
-constexpr uint32_t kWireVersion = 1;
+constexpr uint32_t kWireVersion = 2;
 
 // What a domain with these options says of itself.
 weft_transport_info Describe(const Options& options);
@@ -90,24 +94,34 @@ class ShmDomain : public weft_sdk::TransportDomain {
     Frame theirs;  // the connector's kHello
     std::unique_ptr<Producer> out;
   };
-  // The lock, and after it the notifications for what was pushed.
+  // The lock, and after it the notifications for what was pushed. The next
+  // Poll looks at everything, unless it is told that all is quiet.
   class Locked {
    public:
-    explicit Locked(ShmDomain* domain);
+    // `tells`: who sleeps on the bell, of what was pushed.
+    explicit Locked(ShmDomain* domain, bool tells = true);
     ~Locked();
     Locked(const Locked&) = delete;
     Locked& operator=(const Locked&) = delete;
 
+    Lock* lock() { return &lock_; }
+    void set_quiet(bool quiet) { quiet_ = quiet; }
+
    private:
     ShmDomain* const domain_;
-    std::unique_lock<std::mutex> lock_;
+    const bool tells_;
+    Lock lock_;
+    bool quiet_ = false;
   };
   enum class Watched { kWakeup, kDoor, kVisit, kEndpoint, kProcess };
 
   void CheckOpen() const;
   Connection& Find(weft_endpoint ep);
-  // `soon`: as Connection::Progress.
-  bool ProgressAll(bool soon = false);
+  // `lock`, `soon`: as Connection::Progress.
+  bool ProgressAll(Lock* lock, bool soon = false);
+  bool NothingCame() const;
+  bool Quiet() const;
+  void WatchLive();
 
   // threads.cc
   void RunBell();
@@ -116,15 +130,20 @@ class ShmDomain : public weft_sdk::TransportDomain {
   void RouseBell();
   // Somebody sleeps on the bell who looks at messages when it rings.
   void BeginRest() { ++resting_; }
+  // Wakes it, where there was something for it to poll.
+  void RingOwn() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (resting_.load(std::memory_order_relaxed) != 0) bell_.Ring();
+  }
   void EndRest();
   void RunSockets();
   void WakeSockets();
   int Watch(std::vector<pollfd>* fds,
             std::vector<std::pair<Watched, uint64_t>>* what);
-  void Look(Watched what, uint64_t id);
+  void Look(Watched what, uint64_t id, Lock* lock);
   void AnswerDoor();
-  void LookAtEndpoint(weft_endpoint ep);
-  void LookAtProcess(weft_endpoint ep);
+  void LookAtEndpoint(weft_endpoint ep, Lock* lock);
+  void LookAtProcess(weft_endpoint ep, Lock* lock);
 
   // visits.cc
   void Advance(Visit* visit);
@@ -151,7 +170,6 @@ class ShmDomain : public weft_sdk::TransportDomain {
   Bell bell_;
   const Fd wakeup_;
   std::atomic<bool> stop_{false};
-  std::atomic<uint32_t> waiters_{0};
   // Of the bell's thread.
   std::atomic<bool> host_attends_;  // it need not be told of every message
   std::atomic<uint64_t> polls_{0};
@@ -170,6 +188,14 @@ class ShmDomain : public weft_sdk::TransportDomain {
   std::list<Visit> visits_;
   std::unordered_map<weft_endpoint, std::unique_ptr<Connection>> endpoints_;
   std::vector<Connection*> live_;
+  uint32_t walks_ = 0;  // threads that are between two of live_
+  bool live_changed_ = false;
+  std::vector<Connection*> ended_;  // no more of live_, and not let go
+  Connection* last_ = nullptr;      // that Find found
+  weft_endpoint last_ep_ = 0;
+  // Of Poll, which looks at them without the lock while all is quiet.
+  std::atomic<bool> quiet_{false};
+  std::vector<const Consumer*> watched_;
   std::map<weft_mr, std::unique_ptr<Block>> blocks_;
   std::map<const void*, std::unique_ptr<Mapped>> mappings_;
 

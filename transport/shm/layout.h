@@ -53,9 +53,11 @@ constexpr uint32_t kMaxCredits = 4096;
 
 // Of one message, by its `id`, which the producer counts up from 1.
 enum class RecordKind : uint16_t {
-  kEager = 1,  // tag, length, flags; data: the bytes, or the number of a slot
-  kLarge,      // tag, length: a SEND that waits at its side
-  kData,       // length: the next chunk of the message
+  // tag, length, flags; data: the bytes, or the number of a slot. With it may
+  // come a kFin: see WithFin.
+  kEager = 1,
+  kLarge,  // tag, length: a SEND that waits at its side
+  kData,   // length: the next chunk of the message
   // Back, of a message of the consumer of those:
   kClear,  // a RECV of that length is there: send the chunks
   kFin,    // length of the RECV; flags: kMismatch, and no byte was taken
@@ -76,6 +78,19 @@ struct Record {
   unsigned char data[kInline];
 };
 static_assert(sizeof(Record) == kLine && offsetof(Record, stamp) == 4);
+
+// A kEager's length, and in its high half the low one of the id of a message
+// that met its RECV, as by a kFin: one line for both. 0: none.
+constexpr uint64_t WithFin(uint64_t length, uint64_t id) {
+  return length | id << 32;
+}
+static_assert(kMaxEager <= UINT32_MAX);
+inline uint64_t EagerLength(const Record& record) {
+  return static_cast<uint32_t>(record.length);
+}
+inline uint32_t EagerFin(const Record& record) {
+  return static_cast<uint32_t>(record.length >> 32);
+}
 
 struct ProducerLine {
   alignas(kLine) std::atomic<uint32_t> starved;

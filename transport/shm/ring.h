@@ -3,12 +3,13 @@
 //
 //   Producer out(geometry, MapSealed(fd, geometry.bytes()));
 //   if (!out.Put(record)) ...                 // full
-//   if (char* chunk = out.NextChunk()) ...    // fill it, PutChunk(record)
+//   if (char* chunk = out.NextChunk()) ...    // UseChunk, fill it, Put(record)
 //
 //   Record record;
 //   while (in.Take(&record)) ...              // a copy: check it, then use it
 //
-// Threading: one thread at a time for each end, two ends at once.
+// Threading: one thread at a time for each end, two ends at once; Ready at any
+// time.
 #ifndef WEFT_TRANSPORT_SHM_RING_H_
 #define WEFT_TRANSPORT_SHM_RING_H_
 
@@ -54,11 +55,8 @@ class Producer {
     return mapping_.base() + geometry_.chunks_at() +
            (chunks_ % kChunks) * kChunkBytes;
   }
-  // Pre-condition: NextChunk() and HasRoom().
-  void PutChunk(const Record& record) {
-    ++chunks_;
-    Put(record);
-  }
+  // It is filled, and its record is put next of all that bring one.
+  void UseChunk() { ++chunks_; }
   // The consumer rings once it has made room. Look once more after this.
   void Starve() {
     mapping_.At<ProducerLine>(0)->starved.store(1, std::memory_order_relaxed);
@@ -89,16 +87,14 @@ class Consumer {
 
   const Geometry& geometry() const { return geometry_; }
 
+  // Whether Take would find a record.
+  bool Ready() const { return Ready(read_.load(std::memory_order_acquire)); }
   bool Take(Record* record) {
-    const Record* from =
-        mapping_.At<Record>(Geometry::records_at()) + read_ % kRecords;
-    if (__atomic_load_n(&from->stamp, __ATOMIC_ACQUIRE) !=
-        static_cast<uint32_t>(read_ + 1)) {
-      return false;
-    }
-    std::memcpy(record, from, sizeof(Record));
-    ++read_;
-    consumer().records_read.store(read_, std::memory_order_release);
+    const uint64_t read = read_.load(std::memory_order_relaxed);
+    if (!Ready(read)) return false;
+    std::memcpy(record, At(read), sizeof(Record));
+    read_.store(read + 1, std::memory_order_release);
+    consumer().records_read.store(read + 1, std::memory_order_release);
     return true;
   }
   const char* slot(uint32_t i) const {
@@ -122,10 +118,17 @@ class Consumer {
 
  private:
   ConsumerLine& consumer() const { return *mapping_.At<ConsumerLine>(kLine); }
+  const Record* At(uint64_t i) const {
+    return mapping_.At<Record>(Geometry::records_at()) + i % kRecords;
+  }
+  bool Ready(uint64_t read) const {
+    return __atomic_load_n(&At(read)->stamp, __ATOMIC_ACQUIRE) ==
+           static_cast<uint32_t>(read + 1);
+  }
 
   const Geometry geometry_;
   const Mapping mapping_;
-  uint64_t read_ = 0;
+  std::atomic<uint64_t> read_{0};
   uint64_t chunks_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -681,6 +682,86 @@ TEST_P(ShmTest, NonsenseEndsItsConnectionAndNothingElse) {
     PumpUntil(nodes, [&] { return nodes[2]->done(recv); });
     EXPECT_EQ(other, "other");
   }
+}
+
+// Memory into which nobody can copy before somebody lets him.
+class Gate {
+ public:
+  static constexpr size_t kBytes = 1 << 20;
+
+  Gate() {
+    memory_ = static_cast<char*>(
+        mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(sem_init(&came_, 0, 0), 0);
+    EXPECT_EQ(sem_init(&open_, 0, 0), 0);
+    the_gate = this;
+    struct sigaction action {};
+    action.sa_sigaction = OnFault;
+    action.sa_flags = SA_SIGINFO;
+    EXPECT_EQ(sigaction(SIGSEGV, &action, &before_), 0);
+  }
+  ~Gate() {
+    EXPECT_EQ(sigaction(SIGSEGV, &before_, nullptr), 0);
+    munmap(memory_, kBytes);
+    sem_destroy(&came_);
+    sem_destroy(&open_);
+  }
+
+  char* memory() const { return memory_; }
+  // Until a thread wants to copy.
+  void AwaitCopy() { Wait(&came_); }
+  void Open() { sem_post(&open_); }
+
+ private:
+  static void Wait(sem_t* semaphore) {
+    while (sem_wait(semaphore) != 0) {
+    }
+  }
+  static void OnFault(int, siginfo_t* info, void*) {
+    const char* at = static_cast<const char*>(info->si_addr);
+    Gate& gate = *the_gate;
+    if (at < gate.memory_ || at >= gate.memory_ + kBytes) abort();
+    sem_post(&gate.came_);
+    Wait(&gate.open_);
+    mprotect(gate.memory_, kBytes, PROT_READ | PROT_WRITE);
+  }
+
+  static Gate* the_gate;
+  char* memory_;
+  sem_t came_;
+  sem_t open_;
+  struct sigaction before_ {};
+};
+Gate* Gate::the_gate = nullptr;
+
+// While the bell's thread copies a large message the host does other things,
+// and even the end of the connection waits for it.
+TEST_P(ShmTest, ALargeCopyKeepsNobodyWaiting) {
+  Nodes nodes;
+  for (uint32_t rank : {0u, 1u}) nodes.push_back(Open(Config(rank, 2)));
+  ASSERT_TRUE(Connect(*nodes[0], *nodes[1]));
+  Gate gate;
+  const uint64_t large = 1000;
+  ASSERT_TRUE(nodes[1]->TryRecv(0, 1, gate.memory(), Gate::kBytes, large));
+  const std::string bytes = Pattern(3, Gate::kBytes);
+  nodes[0]->Send(1, 1, bytes);
+  gate.AwaitCopy();
+  std::string small(5, '\0');
+  const uint64_t recv = nodes[0]->Recv(1, 2, &small);
+  nodes[1]->Send(0, 2, "small");
+  PumpThese({nodes[0].get()}, [&] { return nodes[0]->done(recv); });
+  EXPECT_EQ(small, "small");
+  nodes[1]->Pump();
+  EXPECT_TRUE(
+      nodes[1]->domain().CloseEndpoint(nodes[1]->to(0), /*abort=*/true).ok());
+  nodes[1]->Pump();
+  EXPECT_FALSE(nodes[1]->done(large)) << "somebody writes to its memory";
+  EXPECT_EQ(nodes[1]->Last(Kind::kEndpointDown), nullptr);
+  gate.Open();
+  PumpUntil(nodes, [&] {
+    return nodes[1]->done(large) &&
+           nodes[1]->Last(Kind::kEndpointDown) != nullptr;
+  });
 }
 
 TEST_P(ShmTest, RefusesBadOptions) {

@@ -36,7 +36,7 @@ void ShmDomain::RunBell() {
     bool any;
     {
       Locked lock(this);
-      any = ProgressAll();
+      any = ProgressAll(lock.lock());
     }
     if (!any && !stop_.load()) bell_.Sleep(seen, kLongestSleepNs);
     bell_.Awake();
@@ -132,14 +132,14 @@ void ShmDomain::RunSockets() {
     if (poll(fds.data(), fds.size(), timeout) < 0) continue;
     Locked lock(this);
     for (size_t i = 0; i < fds.size(); ++i) {
-      if (fds[i].revents != 0) Look(what[i].first, what[i].second);
+      if (fds[i].revents != 0) Look(what[i].first, what[i].second, lock.lock());
     }
     AdvanceVisits(std::nullopt);
   }
 }
 
 // What was seen may have ended meanwhile: everything is found again by its id.
-void ShmDomain::Look(Watched what, uint64_t id) {
+void ShmDomain::Look(Watched what, uint64_t id, Lock* lock) {
   switch (what) {
     case Watched::kWakeup: {
       uint64_t count;
@@ -152,9 +152,9 @@ void ShmDomain::Look(Watched what, uint64_t id) {
     case Watched::kVisit:
       return AdvanceVisits(id);
     case Watched::kEndpoint:
-      return LookAtEndpoint(id);
+      return LookAtEndpoint(id, lock);
     case Watched::kProcess:
-      return LookAtProcess(id);
+      return LookAtProcess(id, lock);
   }
 }
 
@@ -182,22 +182,22 @@ void ShmDomain::AnswerDoor() {
 
 // A process that forked and died may have left its sockets to a child, which
 // knows nothing of them.
-void ShmDomain::LookAtProcess(weft_endpoint ep) {
+void ShmDomain::LookAtProcess(weft_endpoint ep, Lock* lock) {
   auto it = endpoints_.find(ep);
   if (it == endpoints_.end() || it->second->down()) return;
   pollfd ended{it->second->process(), POLLIN, 0};
-  if (poll(&ended, 1, 0) == 1) it->second->HungUp();
+  if (poll(&ended, 1, 0) == 1) it->second->HungUp(lock);
 }
 
 // After the handshake nobody writes to a socket: that it can be read is its
 // end.
-void ShmDomain::LookAtEndpoint(weft_endpoint ep) {
+void ShmDomain::LookAtEndpoint(weft_endpoint ep, Lock* lock) {
   auto it = endpoints_.find(ep);
   if (it == endpoints_.end() || it->second->down()) return;
   char byte;
   const ssize_t n = recv(it->second->socket(), &byte, 1, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  it->second->HungUp();
+  it->second->HungUp(lock);
 }
 
 }  // namespace weft_shm

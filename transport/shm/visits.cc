@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "transport/common/greeting.h"
 #include "transport/shm/domain.h"
 
 namespace weft_shm {
@@ -11,16 +12,7 @@ namespace {
 
 using weft_sdk::Hello;
 using weft_sdk::Refusal;
-
-// ACCEPTED, CONNECTED and REFUSED say the same of the peer.
-TransportEvent About(uint32_t kind, const Hello& peer, weft_endpoint ep) {
-  TransportEvent event;
-  event.kind = kind;
-  event.ep = ep;
-  event.rank = peer.rank;
-  event.incarnation = peer.incarnation;
-  return event;
-}
+using weft_transport::About;
 
 // The segment of one direction, and what its maker writes into it.
 struct Segment {
@@ -119,17 +111,10 @@ void ShmDomain::Drop(Visit* visit, weft_code code, const std::string& why) {
 
 // ---- Deciding --------------------------------------------------------------
 
-// Both sides compute it, each with what only it has seen.
 Refusal ShmDomain::Meet(const Visit& visit, const Frame& theirs) const {
-  Refusal refusal = weft_sdk::CompareHellos(hello_, theirs.hello);
-  if (!refusal) {
-    refusal =
-        visit.connector
-            ? weft_sdk::CompareRanks(hello_, theirs.hello, visit.rank)
-            : weft_sdk::CompareRanks(theirs.hello, hello_, theirs.expected);
-  }
-  if (!refusal) refusal = seen_.Check(theirs.hello);
-  return refusal;
+  return weft_transport::Meet(hello_, theirs.hello, visit.connector,
+                              visit.connector ? visit.rank : theirs.expected,
+                              seen_);
 }
 
 void ShmDomain::PushRefusal(const Visit& visit, const Hello& theirs,
@@ -253,6 +238,7 @@ void ShmDomain::Enter(Visit* visit, weft_endpoint ep, const Hello& theirs,
                                                  timeout_ns_, &mailbox_);
   if (gone) shutdown(connection->socket(), SHUT_RDWR);  // seen as its end
   live_.push_back(connection.get());
+  live_changed_ = true;
   endpoints_[ep] = std::move(connection);
 }
 
