@@ -82,11 +82,11 @@ absl::StatusOr<std::vector<Value>> TakeFromFirst(
     together.why = "sharding: what members agree on travels together";
     together.device = like.device;
     together.stage = like.stage;
-    const auto move = [&](const std::string& name, Value mine) {
-      return FromFirst(like, name, mine, options, out);
-    };
+    WEFT_ASSIGN_OR_RETURN(const Value mine, Join(together, parts, out));
+    WEFT_ASSIGN_OR_RETURN(const Value first,
+                          FromFirst(like, together.name, mine, options, out));
     WEFT_ASSIGN_OR_RETURN(std::vector<Value> results,
-                          TravelTogether(together, parts, out, move));
+                          TakeApart(together, parts, first, out));
     for (size_t i = 0; i < group.size(); ++i) agreed[group[i]] = results[i];
   }
   return agreed;

@@ -1,6 +1,7 @@
 #include "compiler/sharding/bundles.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -10,41 +11,64 @@
 #include "core/ops/expr.h"
 
 namespace weft {
-std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
-    const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes,
-    bool narrow_wire) {
-  std::vector<int32_t> sorted = sums;
-  std::sort(sorted.begin(), sorted.end());
-  std::map<int32_t, std::shared_ptr<const Bundle>> out;
-  std::map<std::tuple<DType, bool, std::string, int>, std::shared_ptr<Bundle>>
-      open;
-  for (int32_t id : sorted) {
-    const Node& sum = *graph.node(id);
+std::vector<Bundle> MakeBundles(const Graph& graph,
+                                const std::vector<int32_t>& sums, int64_t bytes,
+                                bool narrow_wire) {
+  std::vector<Bundle> out;
+  // The last of each kind, by its place.
+  std::map<std::tuple<DType, bool, std::string, int>, size_t> open;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const Node& sum = *graph.node(sums[i]);
     const TensorType& type = sum.output_type(0);
     const int64_t elements = type.shape.num_elements();
     const int64_t most = bytes / static_cast<int64_t>(DTypeSize(type.dtype));
-    const bool narrow = narrow_wire && MayTravelNarrow(type, {/*sum=*/true});
-    std::shared_ptr<Bundle>& bundle =
-        open[{type.dtype, narrow, sum.device, sum.stage}];
-    if (bundle == nullptr || bundle->elements + elements > most ||
-        bundle->sums.size() >= kMaxTogether) {
-      bundle = std::make_shared<Bundle>();
+    Bundle alone;
+    alone.sums = {sums[i]};
+    alone.elements = elements;
+    alone.complete = i;
+    if (2 * elements > most) {
+      out.push_back(std::move(alone));
+      continue;
     }
-    bundle->sums.push_back(id);
-    bundle->elements += elements;
-    out[id] = bundle;
+    const bool narrow = narrow_wire && MayTravelNarrow(type, {/*sum=*/true});
+    const auto [at, is_first] = open.try_emplace(
+        {type.dtype, narrow, sum.device, sum.stage}, out.size());
+    if (is_first || out[at->second].elements + elements > most ||
+        out[at->second].sums.size() >= kMaxTogether) {
+      at->second = out.size();
+      out.push_back(std::move(alone));
+      continue;
+    }
+    Bundle& bundle = out[at->second];
+    bundle.sums.push_back(sums[i]);
+    bundle.elements += elements;
+    bundle.complete = i;
   }
+  std::sort(out.begin(), out.end(), [](const Bundle& a, const Bundle& b) {
+    return a.complete < b.complete;
+  });
   return out;
 }
 
-absl::StatusOr<std::vector<Value>> TravelTogether(const Together& together,
-                                                  absl::Span<const Value> parts,
-                                                  Graph* out,
-                                                  const MoveValue& move) {
-  if (parts.size() == 1) {
-    WEFT_ASSIGN_OR_RETURN(Value total, move(together.name, parts[0]));
-    return std::vector<Value>{total};
+Together TogetherOf(const Graph& graph, const Bundle& bundle) {
+  const Node& first = *graph.node(bundle.sums[0]);
+  Together together;
+  together.name = first.name();
+  if (bundle.sums.size() > 1) {
+    absl::StrAppend(&together.name, "..",
+                    graph.node(bundle.sums.back())->name());
   }
+  together.name += "/ranks";
+  together.why = absl::StrCat("sharding: ", bundle.sums.size(),
+                              " sums over ranks travel together");
+  together.device = first.device;
+  together.stage = first.stage;
+  return together;
+}
+
+absl::StatusOr<Value> Join(const Together& together,
+                           absl::Span<const Value> parts, Graph* out) {
+  if (parts.size() == 1) return parts[0];
   GraphEmitter emit(out, together.name, together.why);
   emit.set_placement(together.device, together.stage);
   std::vector<Value> flat;
@@ -54,7 +78,15 @@ absl::StatusOr<std::vector<Value>> TravelTogether(const Together& together,
   }
   const Value joined = emit.Emit1("Concat", flat, {{"axis", 0}});
   WEFT_RETURN_IF_ERROR(emit.status());
-  WEFT_ASSIGN_OR_RETURN(Value total, move(together.name, joined));
+  return joined;
+}
+
+absl::StatusOr<std::vector<Value>> TakeApart(const Together& together,
+                                             absl::Span<const Value> parts,
+                                             Value total, Graph* out) {
+  if (parts.size() == 1) return std::vector<Value>{total};
+  GraphEmitter emit(out, together.name, together.why);
+  emit.set_placement(together.device, together.stage);
   std::vector<Value> totals;
   int64_t begin = 0;
   for (Value part : parts) {
@@ -68,26 +100,6 @@ absl::StatusOr<std::vector<Value>> TravelTogether(const Together& together,
   }
   WEFT_RETURN_IF_ERROR(emit.status());
   return totals;
-}
-
-absl::StatusOr<std::vector<Value>> SumTogether(const Graph& graph,
-                                               const Bundle& bundle,
-                                               absl::Span<const Value> parts,
-                                               Graph* out,
-                                               const MoveValue& sum) {
-  const Node& first = *graph.node(bundle.sums[0]);
-  Together together;
-  together.name = first.name();
-  if (parts.size() > 1) {
-    absl::StrAppend(&together.name, "..",
-                    graph.node(bundle.sums.back())->name());
-  }
-  together.name += "/ranks";
-  together.why = absl::StrCat("sharding: ", parts.size(),
-                              " sums over ranks travel together");
-  together.device = first.device;
-  together.stage = first.stage;
-  return TravelTogether(together, parts, out, sum);
 }
 
 }  // namespace weft

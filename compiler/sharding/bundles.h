@@ -5,10 +5,8 @@
 #ifndef WEFT_COMPILER_SHARDING_BUNDLES_H_
 #define WEFT_COMPILER_SHARDING_BUNDLES_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,21 +21,21 @@ namespace weft {
 struct Bundle {
   std::vector<int32_t> sums;
   int64_t elements = 0;
+  size_t complete = 0;  // the place of its last one among all sums
 };
-
-// By sum, its bundle: in the order of their ids, up to `bytes` and 64 sums.
-// With `narrow_wire` those that may travel as bf16 are not with the others.
-std::map<int32_t, std::shared_ptr<const Bundle>> MakeBundles(
-    const Graph& graph, const std::vector<int32_t>& sums, int64_t bytes,
-    bool narrow_wire);
 
 // Operands of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
 inline constexpr size_t kMaxTogether = 64;
 
-// What moves a value between ranks: gets a name and a value of the graph.
-using MoveValue =
-    std::function<absl::StatusOr<Value>(const std::string&, Value)>;
+// Those of `sums`, in this order, up to `bytes` and 64 sums each; bundles in
+// the order in which they are complete. More than half of `bytes` goes alone
+// and keeps no other waiting. With `narrow_wire` those that may travel as bf16
+// are not with the others.
+std::vector<Bundle> MakeBundles(const Graph& graph,
+                                const std::vector<int32_t>& sums, int64_t bytes,
+                                bool narrow_wire);
 
+// What becomes one value.
 struct Together {
   std::string name;  // of what is made
   std::string why;
@@ -45,18 +43,16 @@ struct Together {
   int stage = -1;
 };
 
-// Joins `parts`, makes `move` of that, and takes it apart again.
-absl::StatusOr<std::vector<Value>> TravelTogether(const Together& together,
-                                                  absl::Span<const Value> parts,
-                                                  Graph* out,
-                                                  const MoveValue& move);
+Together TogetherOf(const Graph& graph, const Bundle& bundle);
 
-// The same with parts that are one for each sum of the bundle.
-absl::StatusOr<std::vector<Value>> SumTogether(const Graph& graph,
-                                               const Bundle& bundle,
-                                               absl::Span<const Value> parts,
-                                               Graph* out,
-                                               const MoveValue& sum);
+// All elements of `parts`, in a row.
+absl::StatusOr<Value> Join(const Together& together,
+                           absl::Span<const Value> parts, Graph* out);
+
+// `total`, with the elements of a join of `parts`, as values of their shapes.
+absl::StatusOr<std::vector<Value>> TakeApart(const Together& together,
+                                             absl::Span<const Value> parts,
+                                             Value total, Graph* out);
 
 }  // namespace weft
 

@@ -1,6 +1,8 @@
 // Data parallelism: a step's micro-batches over ranks have the bits that one
 // rank alone computes.
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -609,6 +611,30 @@ TEST(DataParallelTest, SmallSumsTravelTogether) {
   // 6 elements and 1; 3.
   spec.bundle_bytes = 7 * 4;
   EXPECT_EQ(Count(ExpectSameBits(spec)[0], OpId::kSend), 4);
+}
+
+// The order in which the backward pass makes them, not that of parameters: who
+// has made the last gradient adds those that the others have had ready.
+TEST(DataParallelTest, WhatIsReadyFirstIsSummedFirst) {
+  const Model model = Models()[0];
+  Graph graph = TrainGraph(model, 2);
+  DataParallelSpec spec;
+  spec.ranks = 2;
+  spec.algorithm = CollectiveAlgorithm::kDirect;
+  spec.bundle_bytes = 0;
+  ASSERT_TRUE(MakeDataParallel(&graph, spec).ok());
+  std::vector<int32_t> made, sent;
+  const std::vector<const Node*> order = graph.TopologicalOrder().value();
+  for (const Node* node : order) {
+    if (!node->Is(OpId::kSend)) continue;
+    sent.push_back(node->id());
+    const Node* from = graph.node(node->input(0));
+    if (from->Is(OpId::kReshape)) from = graph.node(from->input(0));
+    made.push_back(from->id());
+  }
+  EXPECT_EQ(sent.size(), 7u);  // 4 parameters; loss, weight, correct
+  EXPECT_TRUE(std::is_sorted(sent.begin(), sent.end()));
+  EXPECT_TRUE(std::is_sorted(made.begin(), made.end()));
 }
 
 }  // namespace

@@ -52,12 +52,11 @@ class Lowerer {
 
   absl::StatusOr<Graph> Run() {
     WEFT_ASSIGN_OR_RETURN(rates_, InferRates(whole_));
-    WEFT_RETURN_IF_ERROR(TakeShare());
     WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
                           whole_.TopologicalOrder());
+    WEFT_RETURN_IF_ERROR(TakeShare(order));
     FindAfterSums(order);
-    // All sums come before who reads one: a bundle of them is sent when the
-    // first is read.
+    // All sums come before who reads one: they are sent when the first is read.
     WEFT_ASSIGN_OR_RETURN(order, whole_.TopologicalOrder(after_sums_));
     lowered_.assign(whole_.id_bound(), -1);
     std::vector<const Node*> ends;
@@ -93,7 +92,7 @@ class Lowerer {
   }
 
   // Micro-batches of a member.
-  absl::Status TakeShare() {
+  absl::Status TakeShare(absl::Span<const Node* const> order) {
     if (!shares()) return absl::OkStatus();
     const int members = spec_.mesh().size();
     if (spec_.micro_batches % members != 0) {
@@ -103,26 +102,36 @@ class Lowerer {
                                     " ranks cannot share equally"));
     }
     here_ = spec_.micro_batches / members;
-    bundles_ = MakeBundles(whole_, WantedWhole(), options_.bundle_bytes,
+    bundles_ = MakeBundles(whole_, WantedWhole(order), options_.bundle_bytes,
                            options_.narrow_wire);
     return absl::OkStatus();
   }
 
-  // Sums over the members that somebody reads whole.
-  std::vector<int32_t> WantedWhole() const {
+  // Sums over the members that somebody reads whole, in the order in which
+  // micro-batches make what they add: what is ready first is sent first, and
+  // the other ranks have the time of all that follows to make theirs.
+  std::vector<int32_t> WantedWhole(absl::Span<const Node* const> order) const {
     std::vector<int32_t> out;
-    for (const Node* node : whole_.Nodes()) {
-      if (!node->Is(OpId::kAccumulate)) continue;
-      if (!sharding_.of(node->output(0))[0].is_partial()) continue;
-      for (auto [reader, position] : whole_.Uses(node->output(0))) {
-        if (!sharding_.nodes[reader].inputs[position][0].is_broadcast()) {
-          continue;
+    for (const Node* node : order) {
+      for (int o = 0; o < node->num_outputs(); ++o) {
+        for (auto [reader, position] : whole_.Uses(node->output(o))) {
+          const Node& sum = *whole_.node(reader);
+          if (sum.Is(OpId::kAccumulate) && IsWantedWhole(sum)) {
+            out.push_back(reader);
+          }
         }
-        out.push_back(node->id());
-        break;
       }
     }
     return out;
+  }
+
+  bool IsWantedWhole(const Node& sum) const {
+    const Value v = sum.output(0);
+    if (!sharding_.of(v)[0].is_partial()) return false;
+    const auto uses = whole_.Uses(v);
+    return std::any_of(uses.begin(), uses.end(), [this](const auto& use) {
+      return sharding_.nodes[use.first].inputs[use.second][0].is_broadcast();
+    });
   }
 
   // ---- one node ----
@@ -263,9 +272,9 @@ class Lowerer {
     }
     const auto known = local_.find({v, way});
     if (known != local_.end()) return known->second;
-    const auto bundle = bundles_.find(v.node);
-    if (shares() && bundle != bundles_.end() && way[0].is_broadcast()) {
-      WEFT_RETURN_IF_ERROR(SumBundle(*bundle->second));
+    if (shares() && !bundles_.empty() && way[0].is_broadcast() &&
+        whole_.node(v)->Is(OpId::kAccumulate) && found[0].is_partial()) {
+      WEFT_RETURN_IF_ERROR(SumBundles());
       return local_.at({v, way});
     }
     return Box(v, found, way, nullptr);
@@ -479,19 +488,40 @@ class Lowerer {
 
   // ---- sums over the members ----
 
-  absl::Status SumBundle(const Bundle& bundle) {
+  // All are joined before the first is summed: no rank keeps another waiting
+  // for what it could have sent.
+  absl::Status SumBundles() {
+    const std::vector<Bundle> bundles = std::exchange(bundles_, {});
+    std::vector<Value> joined;
+    for (const Bundle& bundle : bundles) {
+      WEFT_RETURN_IF_ERROR(CheckChunks(bundle));
+      WEFT_ASSIGN_OR_RETURN(
+          joined.emplace_back(),
+          Join(TogetherOf(whole_, bundle), PartsOf(bundle), &out_));
+    }
+    for (size_t b = 0; b < bundles.size(); ++b) {
+      WEFT_RETURN_IF_ERROR(SumBundle(bundles[b], joined[b]));
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<Value> PartsOf(const Bundle& bundle) const {
     std::vector<Value> parts;
     for (int32_t id : bundle.sums) {
       parts.push_back(local_.at({whole_.node(id)->output(0), partial_}));
     }
+    return parts;
+  }
+
+  absl::Status SumBundle(const Bundle& bundle, Value joined) {
+    const Together together = TogetherOf(whole_, bundle);
     const Node& first = *whole_.node(bundle.sums[0]);
-    WEFT_RETURN_IF_ERROR(CheckChunks(bundle));
-    const auto sum = [&](const std::string& name, Value part) {
-      return AddBoxed(first.output(0), part, partial_, {Sbp::Broadcast()}, name,
-                      /*micro=*/false, out_.type(part));
-    };
+    WEFT_ASSIGN_OR_RETURN(
+        const Value total,
+        AddBoxed(first.output(0), joined, partial_, {Sbp::Broadcast()},
+                 together.name, /*micro=*/false, out_.type(joined)));
     WEFT_ASSIGN_OR_RETURN(std::vector<Value> totals,
-                          SumTogether(whole_, bundle, parts, &out_, sum));
+                          TakeApart(together, PartsOf(bundle), total, &out_));
     for (size_t i = 0; i < totals.size(); ++i) {
       local_[{whole_.node(bundle.sums[i])->output(0), {Sbp::Broadcast()}}] =
           totals[i];
@@ -525,8 +555,8 @@ class Lowerer {
   std::vector<Rate> rates_;
   std::vector<int32_t> after_sums_;  // by node id: 1 for what comes after one
   int64_t here_ = 1;                 // micro-batches of this member
-  std::map<int32_t, std::shared_ptr<const Bundle>> bundles_;  // by sum
-  std::vector<int32_t> lowered_;  // by node of the whole
+  std::vector<Bundle> bundles_;      // that nobody has read yet
+  std::vector<int32_t> lowered_;     // by node of the whole
   std::map<std::pair<Value, NdSbp>, Value> local_;
   // What the first member decides, and where it is in that list.
   std::vector<OwnValue> own_;
