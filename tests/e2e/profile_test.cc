@@ -122,6 +122,22 @@ TEST(ProfileTest, ATrainingRunIsRecordedOnItsWay) {
   EXPECT_EQ(StateOf(directory), StateOf(plain->run_directory));
 }
 
+TEST(ProfileTest, EachRankHasOneOfItsOwn) {
+  TestJob job("ranks_profile", Mlp());
+  json result =
+      Parse(job.Weft({"train", job.path(), "--profile", "--json", "--set",
+                      "epochs=5", "--quiet", "--virtual-ranks", "2"}));
+  const std::string directory = result["run_directory"];
+  for (const char* file : {"/profile.json", "/logs/rank_00001.profile.json"}) {
+    SCOPED_TRACE(file);
+    const json profile = json::parse(ReadText(directory + file));
+    EXPECT_EQ(profile["steps"], 50);
+    ExpectWhole(profile);
+  }
+  EXPECT_EQ(json::parse(ReadText(directory + "/profile.json")),
+            result["profile"]);
+}
+
 TEST(ProfileTest, AWindowWithoutStepsIsRefused) {
   TestJob job("profile_bad", Mlp());
   absl::Status status = Profile(job.Options(), {5, 0}).status();

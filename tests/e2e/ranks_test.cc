@@ -378,7 +378,6 @@ TEST(RanksTest, TheCommandSaysWhatIsWrong) {
   for (const Case& c : std::vector<Case>{
            {{job.path(), "--virtual-ranks", "65"}, "1 to 64"},
            {{job.path(), "--virtual-ranks", "0"}, "1 to 64"},
-           {{job.path(), "--virtual-ranks", "2", "--profile"}, "one rank"},
            {{job.path(), "--transport-options", "delay_max=1"}, "one rank"},
            {{job.File("mesh.txtpb"), "--virtual-ranks", "2"}, "data=4"},
            {{job.File("mesh.txtpb")}, "data=4"}}) {

@@ -13,13 +13,7 @@
 
 namespace weft {
 
-absl::Status CheckManyRanks(const TrainOptions& options, uint32_t ranks) {
-  if (options.profile.has_value()) {
-    return MakeError(
-        ErrorCode::kBadValue,
-        absl::StrCat("a profile is of a job on one rank, this one runs on ",
-                     ranks));
-  }
+absl::Status CheckManyRanks(const TrainOptions& options) {
   if (options.launch_order_seed != 0) {
     return MakeError(ErrorCode::kBadValue,
                      "--launch-order-seed: ranks that each take an order of "

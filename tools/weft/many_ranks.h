@@ -1,6 +1,6 @@
 // What a job of several ranks needs, be they processes or threads of one.
 //
-//   WEFT_RETURN_IF_ERROR(CheckManyRanks(options, ranks));
+//   WEFT_RETURN_IF_ERROR(CheckManyRanks(options));
 //   RankTransports transports;
 //   WEFT_RETURN_IF_ERROR(
 //       transports.Load(options, {"shm", "grpc"}, {}, domain));
@@ -28,7 +28,7 @@ namespace weft {
 inline constexpr uint32_t kRankWireVersion = 2;
 
 // kBadValue for options that only one rank can have.
-absl::Status CheckManyRanks(const TrainOptions& options, uint32_t ranks);
+absl::Status CheckManyRanks(const TrainOptions& options);
 
 using TransportOptions = std::vector<std::pair<std::string, std::string>>;
 

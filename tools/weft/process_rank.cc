@@ -161,7 +161,7 @@ absl::Status ProcessRank::FindCoordinator() {
 }
 
 absl::StatusOr<TrainResult> ProcessRank::Meet() {
-  WEFT_RETURN_IF_ERROR(CheckManyRanks(options_, spec_.ranks));
+  WEFT_RETURN_IF_ERROR(CheckManyRanks(options_));
   if (spec_.ranks == 1) return TrainResult();
   // As many on all ranks: each of them says so at once.
   WEFT_RETURN_IF_ERROR(

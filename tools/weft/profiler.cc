@@ -74,11 +74,12 @@ uint64_t Profiler::NextStop(uint64_t first, uint64_t step) const {
 
 absl::StatusOr<uint64_t> Profiler::Run(runtime::Session* session,
                                        uint64_t first, uint64_t step,
-                                       uint64_t steps) {
+                                       uint64_t steps,
+                                       const runtime::RunOptions& run) {
   const uint64_t begin = first + window_.warm_up;
   const bool recorded = step >= begin && step < begin + window_.steps;
   if (recorded) log_.Start(runtime::NowNs());
-  absl::StatusOr<uint64_t> done = session->Run("train", step, steps);
+  absl::StatusOr<uint64_t> done = session->Run("train", step, steps, run);
   if (recorded) log_.Stop(runtime::NowNs(), done.value_or(0));
   return done;
 }

@@ -40,7 +40,8 @@ class Profiler {
   // Session::Run of the training program, recorded where `step` lies in the
   // window.
   absl::StatusOr<uint64_t> Run(runtime::Session* session, uint64_t first,
-                               uint64_t step, uint64_t steps);
+                               uint64_t step, uint64_t steps,
+                               const runtime::RunOptions& run = {});
 
   // Whether any step was recorded.
   bool HasSteps() const { return log_.steps() != 0; }

@@ -19,10 +19,12 @@
 #include "core/base/version.h"
 #include "core/plan/job.h"
 #include "core/plan/plan_file.h"
+#include "runtime/bus/futex_word.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/observe/trace_writer.h"
 #include "tools/weft/job.h"
 #include "tools/weft/memory_limit.h"
+#include "tools/weft/steps_together.h"
 
 namespace weft {
 namespace {
@@ -33,8 +35,6 @@ using observe::Progress;
 using runtime::Session;
 
 constexpr uint64_t kMaxJobText = uint64_t{4} << 20;
-// Steps that several ranks run before they ask each other whether to stop.
-constexpr uint64_t kStepsTogether = 64;
 constexpr absl::string_view kJobFile = "resolved_job.txtpb";
 constexpr absl::string_view kEvalLoss = "eval_loss";
 
@@ -464,16 +464,17 @@ uint64_t TrainingRun::NextStop() const {
   return std::min(stop, NextEvalStep(step_));
 }
 
-absl::StatusOr<bool> TrainingRun::AnyWantsToStop(uint64_t step) {
-  const std::string mine = session_->stop_requested() ? "stop" : "";
+// Steps that all ranks run before they ask each other again; 0 where one wants
+// to stop. All find the same: they hear the same of all.
+absl::StatusOr<uint64_t> TrainingRun::AgreeOnSteps(uint64_t step) {
+  const std::string mine = session_->stop_requested()
+                               ? std::string(kStopWish)
+                               : absl::StrCat(nanoseconds_a_step_);
   WEFT_ASSIGN_OR_RETURN(
       std::vector<std::string> all,
       options_.link.rendezvous->AllGather(
           options_.link.rank, absl::StrCat("train/step ", step), mine));
-  for (const std::string& wish : all) {
-    if (!wish.empty()) return true;
-  }
-  return false;
+  return StepsTogether(all);
 }
 
 // A rank that stopped by itself would leave the others waiting for its part.
@@ -482,20 +483,26 @@ absl::StatusOr<uint64_t> TrainingRun::RunTogether(uint64_t steps) {
   to_the_end.ignore_stop = true;
   uint64_t done = 0;
   while (done < steps) {
-    WEFT_ASSIGN_OR_RETURN(bool stop, AnyWantsToStop(step_ + done));
-    if (stop) break;
-    const uint64_t chunk = std::min(kStepsTogether, steps - done);
-    WEFT_RETURN_IF_ERROR(
-        session_->Run("train", step_ + done, chunk, to_the_end).status());
+    WEFT_ASSIGN_OR_RETURN(const uint64_t together, AgreeOnSteps(step_ + done));
+    if (together == 0) break;
+    const uint64_t chunk = std::min(together, steps - done);
+    const uint64_t begin = runtime::NowNs();
+    WEFT_RETURN_IF_ERROR(RunAlone(step_ + done, chunk, to_the_end).status());
+    nanoseconds_a_step_ = (runtime::NowNs() - begin) / chunk;
     done += chunk;
   }
   return done;
 }
 
+absl::StatusOr<uint64_t> TrainingRun::RunAlone(uint64_t step, uint64_t steps,
+                                               const runtime::RunOptions& run) {
+  if (profiler_ == nullptr) return session_->Run("train", step, steps, run);
+  return profiler_->Run(session_.get(), first_step_, step, steps, run);
+}
+
 absl::StatusOr<uint64_t> TrainingRun::RunSteps(uint64_t steps) {
   if (options_.link.rendezvous != nullptr) return RunTogether(steps);
-  if (profiler_ == nullptr) return session_->Run("train", step_, steps);
-  return profiler_->Run(session_.get(), first_step_, step_, steps);
+  return RunAlone(step_, steps, {});
 }
 
 absl::Status TrainingRun::TrainLoop() {
@@ -723,11 +730,12 @@ absl::Status TrainingRun::WriteProfile() {
                       first_step_ + options_.profile->warm_up));
     return absl::OkStatus();
   }
-  constexpr absl::string_view kFile = "profile.json";
+  const std::string file =
+      leads() ? "profile.json" : RankFile("logs", "profile.json");
   WEFT_ASSIGN_OR_RETURN(result_.profile, profiler_->Report());
   WEFT_RETURN_IF_ERROR(directory_.Write(
-      kFile, absl::StrCat(runtime::ProfileJson(*result_.profile), "\n")));
-  Talk(absl::StrCat("profile ", directory_.File(kFile)));
+      file, absl::StrCat(runtime::ProfileJson(*result_.profile), "\n")));
+  Talk(absl::StrCat("profile ", directory_.File(file)));
   return absl::OkStatus();
 }
 

@@ -106,8 +106,9 @@ class TrainingRun {
   absl::Status WriteTrace();
   absl::StatusOr<uint64_t> RunSteps(uint64_t steps);
   absl::StatusOr<uint64_t> RunTogether(uint64_t steps);
-  // Whether a rank wants to stop after `step_` steps.
-  absl::StatusOr<bool> AnyWantsToStop(uint64_t step);
+  absl::StatusOr<uint64_t> AgreeOnSteps(uint64_t step);
+  absl::StatusOr<uint64_t> RunAlone(uint64_t step, uint64_t steps,
+                                    const runtime::RunOptions& run);
   bool leads() const { return options_.link.rank == 0; }
   // "errors/rank_00001.json".
   std::string RankFile(absl::string_view folder,
@@ -140,6 +141,7 @@ class TrainingRun {
   bool begun_ = false;
   uint64_t step_ = 0;                 // updates done, at rest
   std::atomic<uint64_t> reached_{0};  // step_, for other threads
+  uint64_t nanoseconds_a_step_ = 0;   // of the last that ranks ran together
   uint64_t first_step_ = 0;  // of this run, which may go on with another
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t gathered_step_ = kNever;  // of the state that the leader has

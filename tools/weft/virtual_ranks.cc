@@ -50,7 +50,7 @@ class VirtualRanks {
  private:
   // What all ranks share, and what they would all refuse.
   absl::Status Prepare() {
-    WEFT_RETURN_IF_ERROR(CheckManyRanks(options_, options_.virtual_ranks));
+    WEFT_RETURN_IF_ERROR(CheckManyRanks(options_));
     WEFT_RETURN_IF_ERROR(ShareOfRank(job_, 0, options_.virtual_ranks).status());
     WEFT_RETURN_IF_ERROR(
         transports_.Load(options_, {std::string(kTransport)}, {}, DomainOf(0)));
