@@ -1,6 +1,7 @@
 // Collectives whose values are read where they lie: the plans of all ranks are
 // proved as one, and give what plans give that send every value, under any
 // timing.
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -303,6 +304,111 @@ TEST(MappedPlanTest, AValueThatIsHeldTooShortIsRefused) {
   EXPECT_TRUE(IsError(status, ErrorCode::kBadPlan)) << status;
   EXPECT_THAT(std::string(status.message()),
               testing::HasSubstr("until it has been read"));
+}
+
+// ---- What is lent
+
+plan::Plan PlanInPlace() {
+  return MustCompile(InPlaceCase(2, Rate::kStep), Algorithm::kThreeStage, 1)
+      .plans[0];
+}
+
+plan::Task* FindLanding(plan::Plan* plan, plan::Task::Kind kind) {
+  for (plan::Task& task : *plan->mutable_tasks()) {
+    if (task.kind() == kind && plan->channels(task.channel() - 1).lands()) {
+      return &task;
+    }
+  }
+  ADD_FAILURE() << "nothing lands";
+  return plan->mutable_tasks(0);
+}
+
+void ExpectRefused(const plan::Plan& plan, ErrorCode code,
+                   absl::string_view what) {
+  const absl::Status status = check::CheckPlan(plan);
+  EXPECT_TRUE(IsError(status, code)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr(std::string(what)));
+}
+
+TEST(InPlacePlanTest, PeersWriteWhereTheyAreLent) {
+  plan::Plan plan = PlanInPlace();
+  ASSERT_TRUE(check::CheckPlan(plan).ok());
+  const plan::Task& recv = *FindLanding(&plan, plan::Task::RECV);
+  const plan::Register& landed = plan.registers(recv.outputs(0).register_());
+  const plan::Register& lent = plan.registers(landed.alias_of() - 1);
+  EXPECT_EQ(plan.arenas(lent.arena()).kind(), plan::Arena::SHARED);
+  const plan::Task& send = *FindLanding(&plan, plan::Task::SEND);
+  const plan::Register& made = plan.registers(send.inputs(0).register_());
+  EXPECT_TRUE(plan.registers(made.alias_of() - 1).lent());
+}
+
+// This rank still reads the block that its owner writes.
+TEST(InPlacePlanTest, AReaderOfWhatIsLentIsRefuted) {
+  plan::Plan plan = PlanInPlace();
+  const plan::Task& recv = *FindLanding(&plan, plan::Task::RECV);
+  const uint32_t lent =
+      plan.registers(recv.outputs(0).register_()).alias_of() - 1;
+  uint32_t root = lent;
+  while (plan.registers(root).alias_of() != 0) {
+    root = plan.registers(root).alias_of() - 1;
+  }
+  plan::Register* whole = plan.mutable_registers(root);
+  whole->set_acks_per_copy(whole->acks_per_copy() + 1);
+  for (plan::Task& task : *plan.mutable_tasks()) {
+    if (task.ops_size() == 0 || plan.kernels(task.ops(0).kernel()).op() !=
+                                    static_cast<uint32_t>(OpId::kReduceToAll)) {
+      continue;
+    }
+    task.add_inputs()->set_register_(lent);
+  }
+  ExpectRefused(plan, ErrorCode::kPlanRefuted, "finish reading that before");
+}
+
+// Nothing makes the SEND that lends come before what overwrites the whole.
+TEST(InPlacePlanTest, AWriterBeforeTheLoanIsRefuted) {
+  plan::Plan plan = PlanInPlace();
+  std::set<uint32_t> edges;  // from SENDs
+  for (const plan::Task& task : plan.tasks()) {
+    if (task.kind() != plan::Task::SEND) continue;
+    for (const plan::OutputPort& out : task.outputs()) {
+      edges.insert(out.register_());
+    }
+  }
+  ASSERT_FALSE(edges.empty());
+  for (plan::Task& task : *plan.mutable_tasks()) {
+    for (int i = task.inputs_size() - 1; i >= 0; --i) {
+      if (edges.count(task.inputs(i).register_()) == 0) continue;
+      task.mutable_inputs()->DeleteSubrange(i, 1);
+    }
+  }
+  for (uint32_t r : edges) plan.mutable_registers(r)->set_acks_per_copy(0);
+  ExpectRefused(plan, ErrorCode::kPlanRefuted, "finish reading that before");
+}
+
+TEST(InPlacePlanTest, OnlyWhatIsLentIsWritten) {
+  plan::Plan plan = PlanInPlace();
+  for (plan::Register& reg : *plan.mutable_registers()) reg.set_lent(false);
+  ExpectRefused(plan, ErrorCode::kBadPlan, "is not what lies at its peer");
+  plan = PlanInPlace();
+  for (plan::Channel& channel : *plan.mutable_channels()) {
+    channel.set_lands(false);
+  }
+  ExpectRefused(plan, ErrorCode::kBadPlan, "cannot say that");
+  plan = PlanInPlace();
+  for (plan::Channel& channel : *plan.mutable_channels()) channel.set_read(0);
+  ExpectRefused(plan, ErrorCode::kBadPlan, "that nobody lends");
+}
+
+// Says that something else has landed.
+TEST(InPlacePlanTest, WhatLandsLiesInWhatWasLent) {
+  plan::Plan plan = PlanInPlace();
+  const plan::Task& recv = *FindLanding(&plan, plan::Task::RECV);
+  plan::Task* send = FindLanding(&plan, plan::Task::SEND);
+  const uint32_t other =
+      plan.registers(recv.outputs(0).register_()).alias_of() - 1;
+  send->mutable_inputs(0)->set_register_(other);
+  ExpectRefused(plan, ErrorCode::kBadPlan, "does not lie in what was lent");
 }
 
 // Ranks that do not agree whether a value is sent.

@@ -145,8 +145,8 @@ class Partitioner {
     const Work like = work;
     main_work_[node.id()] = draft_.Append(std::move(work));
     if (lent) {
-      lent_[graph_.View(node).String("channel")] = {
-          main_work_[node.id()], like.channel, operand.buffer};
+      lent_[graph_.View(node).String("channel")] = {like.channel,
+                                                    operand.buffer};
     } else if (mapped) {
       HoldUntilRead(like, operand.buffer);
     }
@@ -252,7 +252,7 @@ class Partitioner {
     int in = -1;  // what comes lies there
     if (lent != nullptr) {
       in = lent->buffer;
-      recv.after = {lent->work, posted};
+      recv.after = {posted};
       recv.paced_by = {in};
     } else if (!data || mapped) {
       recv.after = {posted};
@@ -274,7 +274,7 @@ class Partitioner {
     there.copies = static_cast<int>(out_.channels[channel].copies());
     there.lent = graph_.View(node).Int("lent") != 0;
     if (there.lent) {
-      lent_[graph_.View(node).String("channel")] = {id, channel, result};
+      lent_[graph_.View(node).String("channel")] = {channel, result};
     } else {
       mapped_.push_back(id);
     }
@@ -617,9 +617,8 @@ class Partitioner {
     return buffer;
   }
 
-  // A lent channel: its SEND or RECV, its number, and the buffer that is lent.
+  // A lent channel, and the buffer that is lent.
   struct Lent {
-    int work = -1;
     int channel = -1;
     int buffer = -1;
   };
