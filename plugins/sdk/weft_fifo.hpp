@@ -42,21 +42,23 @@ class Fifo {
  private:
   static constexpr size_t kFirst = 8;  // a power of two
 
-  size_t mask() const { return slots_.size() - 1; }
+  size_t mask() const { return room_ - 1; }
   T& NewSlot() {
-    if (size() == slots_.size()) Grow();
+    if (size() == room_) Grow();
     return slots_[tail_++ & mask()];
   }
   void Grow() {
-    std::vector<T> more(slots_.empty() ? kFirst : 2 * slots_.size());
+    std::vector<T> more(room_ == 0 ? kFirst : 2 * room_);
     const size_t n = size();
     for (size_t i = 0; i < n; ++i) more[i] = std::move((*this)[i]);
     slots_ = std::move(more);
+    room_ = slots_.size();
     head_ = 0;
     tail_ = n;
   }
 
   std::vector<T> slots_;
+  size_t room_ = 0;  // their number, which is costly to ask for
   size_t head_ = 0;  // both count on; their low bits are places
   size_t tail_ = 0;
 };

@@ -70,24 +70,17 @@ class EventWriter {
   void Write(const TransportEvent& event) {
     constexpr size_t kHead = offsetof(weft_transport_event, kind);
     constexpr size_t kMessage = offsetof(weft_transport_event, message);
-    weft_transport_event raw;
-    raw.kind = event.kind;
-    raw.ep = event.ep;
-    raw.cookie = event.cookie;
-    raw.tag = event.tag;
-    raw.length = event.length;
-    raw.op_kind = event.op_kind;
-    raw.rank = event.rank;
-    raw.incarnation = event.incarnation;
-    raw.code = event.code;
-    raw.reason = event.reason;
-    const size_t fixed = std::min<size_t>(stride_, kMessage);
-    if (fixed > kHead) {
+    if (stride_ >= kMessage && stride_ % alignof(weft_transport_event) == 0) {
+      Fill(event, reinterpret_cast<weft_transport_event*>(at_));
+    } else if (stride_ > kHead) {
+      weft_transport_event raw;
+      Fill(event, &raw);
       std::memcpy(at_ + kHead, reinterpret_cast<const char*>(&raw) + kHead,
-                  fixed - kHead);
+                  stride_ - kHead);
     }
     if (event.code != WEFT_OK && stride_ > kMessage) {
-      const size_t room = std::min(stride_ - kMessage, sizeof(raw.message)) - 1;
+      constexpr size_t kMost = sizeof(weft_transport_event::message);
+      const size_t room = std::min(stride_ - kMessage, kMost) - 1;
       const size_t n = std::min(room, event.message.size());
       std::memcpy(at_ + kMessage, event.message.data(), n);
       at_[kMessage + n] = '\0';
@@ -97,6 +90,20 @@ class EventWriter {
   }
 
  private:
+  // All but its size and its message.
+  static void Fill(const TransportEvent& event, weft_transport_event* raw) {
+    raw->kind = event.kind;
+    raw->ep = event.ep;
+    raw->cookie = event.cookie;
+    raw->tag = event.tag;
+    raw->length = event.length;
+    raw->op_kind = event.op_kind;
+    raw->rank = event.rank;
+    raw->incarnation = event.incarnation;
+    raw->code = event.code;
+    raw->reason = event.reason;
+  }
+
   char* at_;
   const uint32_t max_;
   const size_t stride_;

@@ -105,15 +105,18 @@ class Exchange {
     const uint32_t limit = eager ? own_.eager_credits : own_.max_inflight;
     if (used == limit) return Again("SENDs", limit, status);
     ++used;
-    Send send;
+    auto& entry = sends_.Add();
+    Send& send = entry.value;
     send.data = static_cast<const char*>(op.host);
     send.tag = op.tag;
     send.length = op.length;
     send.cookie = op.cookie;
+    send.sent = 0;
     send.eager = eager;
     send.urgent = urgent;
-    const uint64_t id = sends_.Add(std::move(send));
-    carrier().SayMessage(id, sends_.Find(id));
+    send.cleared = send.answered = false;
+    send.kept = Kept();
+    carrier().SayMessage(entry.id, &send);
     return weft_sdk::Ok(status);
   }
 
@@ -287,11 +290,11 @@ class Exchange {
   void CompleteAll() {
     const weft_code code = DownCode();
     const std::string why = WhyDown();
-    for (const auto& [id, send] : sends_.TakeAll()) {
-      if (send.answered) {
-        CompleteAnswered(send);
+    for (const auto& entry : sends_.TakeAll()) {
+      if (entry.value.answered) {
+        CompleteAnswered(entry.value);
       } else {
-        CompleteSend(send, code, why);
+        CompleteSend(entry.value, code, why);
       }
     }
     for (auto& [tag, lane] : lanes_) {

@@ -12,8 +12,13 @@ namespace {
 TEST(IdTableTest, FindsWhatIsThere) {
   IdTable<std::unique_ptr<int>> table;
   EXPECT_EQ(table.Find(1), nullptr);
-  const uint64_t one = table.Add(std::make_unique<int>(1));
-  const uint64_t two = table.Add(std::make_unique<int>(2));
+  const auto add = [&table](int number) {
+    auto& entry = table.Add();
+    entry.value = std::make_unique<int>(number);
+    return entry.id;
+  };
+  const uint64_t one = add(1);
+  const uint64_t two = add(2);
   EXPECT_EQ(one, 1u);
   EXPECT_EQ(two, 2u);
   EXPECT_EQ(**table.Find(one), 1);
@@ -35,7 +40,9 @@ TEST(IdTableTest, AgreesWithAMap) {
   uint64_t last = 0;
   for (int i = 0; i < 20'000; ++i) {
     if (map.empty() || random() % 100 < 50 + (i / 4000) % 2) {
-      const uint64_t id = table.Add(i);
+      auto& entry = table.Add();
+      entry.value = i;
+      const uint64_t id = entry.id;
       EXPECT_GT(id, last);
       last = id;
       map[id] = i;
@@ -53,7 +60,7 @@ TEST(IdTableTest, AgreesWithAMap) {
   const auto all = table.TakeAll();
   EXPECT_TRUE(std::equal(all.begin(), all.end(), map.begin(), map.end(),
                          [](const auto& a, const auto& b) {
-                           return a.first == b.first && a.second == b.second;
+                           return a.id == b.first && a.value == b.second;
                          }));
   EXPECT_TRUE(table.TakeAll().empty());
 }

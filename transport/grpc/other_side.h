@@ -214,9 +214,10 @@ class GrpcTest : public TransportTest {
     std::string there(sent.size(), '\0'), back(100, '\0');
     const uint64_t large = b.Recv(a.rank(), 77, &there);
     const uint64_t small = a.Recv(b.rank(), 77, &back);
-    a.Send(b.rank(), 77, sent);
+    const uint64_t going = a.Send(b.rank(), 77, sent);
     b.Send(a.rank(), 77, Pattern(7, 100), /*urgent=*/true);
-    PumpThese({&a, &b}, [&] { return b.done(large) && a.done(small); });
+    PumpThese({&a, &b},
+              [&] { return b.done(large) && a.done(small) && a.done(going); });
     EXPECT_EQ(there, sent);
     EXPECT_EQ(back, Pattern(7, 100));
   }
