@@ -181,8 +181,7 @@ class Rank {
     meeting_->AllGather(rank_, absl::StrCat(size.name), "").IgnoreError();
     runtime::SessionOptions options;
     // Who waits for a rank on the same core lets it have that.
-    options.spin_ns =
-        ranks_ > std::thread::hardware_concurrency() ? 0 : 20'000;
+    options.spin_ns = ranks_ > std::thread::hardware_concurrency() ? 0 : 20'000;
     options.periods_in_flight = 48;  // the control thread is on the same core
     options.wire.emplace();
     options.wire->transports = {{&transport_, {}}};

@@ -436,14 +436,16 @@ class Partitioner {
     int whole = -1;
     for (size_t i = 0; i < out_.works[id].operands.size(); ++i) {
       const int part = out_.works[id].operands[i].buffer;
-      if (part < 0 || NumReaders(node.input(static_cast<int>(i))) != 1) return;
+      if (part < 0 || out_.buffers[part].in < 0 ||
+          NumReaders(node.input(static_cast<int>(i))) != 1) {
+        return;
+      }
       const auto [in, offset] = Place(part);
-      if (in == part || (whole >= 0 && in != whole) || offset != end) return;
+      if ((whole >= 0 && in != whole) || offset != end) return;
       whole = in;
       end += static_cast<uint64_t>(out_.buffers[part].type.num_bytes());
     }
-    if (whole < 0 || node.input(0).node < 0 ||
-        out_.buffers[whole].where != Buffer::Where::kShared ||
+    if (whole < 0 || out_.buffers[whole].where != Buffer::Where::kShared ||
         end != static_cast<uint64_t>(out_.buffers[whole].type.num_bytes())) {
       return;
     }
