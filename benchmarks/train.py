@@ -153,7 +153,7 @@ def ranks(runner):
         name = min(found, key=found.get)
         return name, found[name]
 
-    one, two, torch, best = [], [], [], ""
+    one, two, torch, best = [], [], [], args.settings
     for _ in range(args.runs):
         one.append(ours(["taskset", "-c", "0", args.weft, "train"]))
         two.append(ours([args.weft, "run", "--nproc-per-node", "2"],
@@ -200,6 +200,9 @@ def main():
     parser.add_argument("--seeds", default="1,2,3,4,5")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--data", help="of resnet18")
+    parser.add_argument("--settings", default="",
+                        help="of ranks: those of torch_ddp.py in the first "
+                        "round, else all")
     parser.add_argument("--python", default="/usr/bin/python3",
                         help="of ranks: one that has torch; empty: ours alone")
     args = parser.parse_args()
