@@ -130,11 +130,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t Worker::ActOnce(uint32_t i) {
   const Executor::Work work = executor_.work(i);
   if (work != Executor::Work::kNone) {
     if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return kNoActor;
-    // To poll costs as much as a few short acts.
-    if (work == Executor::Work::kLong &&
-        CpuTicks() - polled_ticks_ >= kPollTicks) {
-      unpolled_ = kPollEvery;
-    }
+    if (work == Executor::Work::kLong && PollIsDue()) unpolled_ = kPollEvery;
   }
   if (!effects_.at_tick().empty()) SendLate(executor_.record(i));
   if (ABSL_PREDICT_FALSE(table_.periods_finished() != finished_)) {
@@ -314,7 +310,7 @@ bool Worker::PollOthers() {
 // True where something came in.
 bool Worker::Poll() {
   unpolled_ = 0;
-  polled_ticks_ = CpuTicks();
+  if (config_.wire != nullptr) polled_ticks_ = CpuTicks();
   bool any = PollOthers();
   if (config_.ports[config_.number].box->Drain(
           [this](const Message& m) { local_.Push(m); }) != 0) {
