@@ -11,10 +11,10 @@
 //
 // Taking one message from the queue changes one actor; then the actor that may
 // act, if there is one, acts: its launches, then its messages. Between acts the
-// worker polls: after 64 acts, and after one that gave a device something to do;
-// where there is a wire, only when some microsecond has passed. With nothing to
-// do it spins a little, or where there are more threads than cores lets others
-// run, then sleeps on its futex word.
+// worker polls: after 64 acts, and after one that gave a device something to
+// do; where there is a wire, only when some microsecond has passed. With
+// nothing to do it spins a little, or where there are more threads than cores
+// lets others run, then sleeps on its futex word.
 //
 //   Worker worker(config);
 //   worker.Begin(/*first_step=*/0);
