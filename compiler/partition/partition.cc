@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/partition/parts_builder.h"
 #include "compiler/placement/kernel_desc.h"
+#include "core/base/error.h"
 #include "core/base/status_macros.h"
 
 namespace weft {
@@ -37,6 +39,7 @@ class Partitioner {
     main_work_.assign(graph_.id_bound(), -1);
     WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
                           graph_.TopologicalOrder(place_));
+    WEFT_RETURN_IF_ERROR(CheckLandings(order));
     for (size_t i = 0; i < order.size(); ++i) {
       draft_.set_rank(static_cast<int>(i));
       AddNode(*order[i]);
@@ -50,6 +53,35 @@ class Partitioner {
   }
 
  private:
+  // What lands does so in what is lent before, the other way.
+  absl::Status CheckLandings(absl::Span<const Node* const> order) const {
+    std::map<std::string, const Node*> lent;  // by channel
+    for (const Node* node : order) {
+      const bool sends = node->Is(OpId::kSend);
+      if (!sends && !node->Is(OpId::kRecv)) continue;
+      const OpView view = graph_.View(*node);
+      if (view.Int("lent") != 0) lent[view.String("channel")] = node;
+      const std::string& lands = view.String("lands");
+      if (lands.empty()) continue;
+      const auto in = lent.find(lands);
+      if (in != lent.end() && in->second->Is(OpId::kSend) != sends &&
+          HasData(*in->second) && HasData(*node) &&
+          graph_.View(*in->second).Int("mapped") != 0 &&
+          view.Int("mapped") == 0) {
+        continue;
+      }
+      return view.Error(
+          ErrorCode::kBadGraph,
+          absl::StrCat("lands in '", lands,
+                       "', which no mapped channel the other way has lent"));
+    }
+    return absl::OkStatus();
+  }
+
+  static bool HasData(const Node& end) {
+    return end.Is(OpId::kSend) ? !end.inputs().empty() : end.num_outputs() > 0;
+  }
+
   void AddNode(const Node& node) {
     switch (draft_.At(node.id()).role) {
       case Role::kView:
@@ -343,6 +375,8 @@ class Partitioner {
   }
 
   // ---- Results where operands lie ----
+  //
+  // Only such as somebody reads: who reads them lets go of the operand.
 
   // The buffer whose bytes `buffer` has, and where in them it begins.
   std::pair<int, uint64_t> Place(int buffer) const {
@@ -393,6 +427,7 @@ class Partitioner {
     if (lender == nullptr || whole < 0 || NumReaders(node.input(0)) != 1)
       return;
     for (int i = 0; i < node.num_outputs(); ++i) {
+      if (NumReaders(node.output(i)) == 0) return;
       if (node.output_type(i).num_bytes() % alignment_ != 0 &&
           i + 1 < node.num_outputs()) {
         return;
@@ -422,7 +457,8 @@ class Partitioner {
       const int from = work.operands[i].buffer;
       if (from < 0 || WhereOf(from) == Buffer::Where::kOwn) continue;
       const Node& node = *graph_.node(work.node);
-      if (NumReaders(node.input(static_cast<int>(i))) != 1) {
+      const int at = static_cast<int>(i);
+      if (NumReaders(node.input(at)) != 1 || NumReaders(node.output(at)) == 0) {
         continue;
       }
       PutInto(work.results[i], from, 0);
@@ -432,6 +468,7 @@ class Partitioner {
   // Of parts that lie one after another in one buffer and are all of it.
   void JoinInPlace(const Node& node, int id) {
     const int result = out_.works[id].results[0];
+    if (NumReaders(node.output(0)) == 0) return;
     uint64_t end = 0;
     int whole = -1;
     for (size_t i = 0; i < out_.works[id].operands.size(); ++i) {

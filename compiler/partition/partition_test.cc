@@ -18,6 +18,7 @@
 #include "compiler/placement/placement.h"
 #include "compiler/rates/rates.h"
 #include "compiler/testing/fake_oracle.h"
+#include "core/base/error.h"
 #include "core/graph/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -43,8 +44,9 @@ struct Parted {
   }
 };
 
-Parted Part(Graph graph, const std::vector<plan::Device>& devices,
-            FakeOracle* oracle, uint32_t default_device) {
+absl::StatusOr<Parted> TryPart(Graph graph,
+                               const std::vector<plan::Device>& devices,
+                               FakeOracle* oracle, uint32_t default_device) {
   for (uint32_t d = 1; d < devices.size(); ++d) oracle->AllowAll(d);
   PlacementOptions options;
   options.devices = devices;
@@ -55,8 +57,38 @@ Parted Part(Graph graph, const std::vector<plan::Device>& devices,
   CapabilityCache cache(oracle);
   Placement placed =
       PlaceNodes(std::move(graph), options, state, &cache).value();
-  Partition parts = PartitionGraph(placed, rates, devices).value();
-  return {std::move(placed), std::move(parts)};
+  auto parts = PartitionGraph(placed, rates, devices);
+  if (!parts.ok()) return parts.status();
+  return Parted{std::move(placed), *std::move(parts)};
+}
+
+Parted Part(Graph graph, const std::vector<plan::Device>& devices,
+            FakeOracle* oracle, uint32_t default_device) {
+  return TryPart(std::move(graph), devices, oracle, default_device).value();
+}
+
+// Graphs come from files, too.
+TEST(PartitionTest, WhatLandsNowhereIsRefused) {
+  const std::string sends = "%s = weft.Send(%v) {channel: \"a\", peer: 1";
+  const std::string receives =
+      "%r = weft.Recv() {channel: \"b\", peer: 1, dtype: f32, shape: [4]";
+  for (const auto& [send, recv] :
+       std::vector<std::pair<std::string, std::string>>{
+           {", lands: \"b\"", ""},
+           {"", ", lands: \"a\""},
+           {", mapped: 1", ", lands: \"a\""},
+           {", lent: 1", ", lands: \"a\""},
+           {", mapped: 1, lent: 1, lands: \"a\"", ""},
+           {", mapped: 1, lent: 1", ", mapped: 1, lands: \"a\""},
+           {", lands: \"b\"", ", lands: \"a\""}}) {
+    FakeOracle oracle;
+    const std::string text = absl::StrCat(
+        "graph \"g\" {\n%v = weft.Variable() {dtype: f32, shape: [4]}\n", sends,
+        send, "}\n", receives, recv, "}\n}");
+    const absl::Status status =
+        TryPart(ParseGraph(text).value(), {HostDevice()}, &oracle, 0).status();
+    EXPECT_TRUE(IsError(status, ErrorCode::kBadGraph)) << text << status;
+  }
 }
 
 // A kernel of the device that takes one operand from the host's memory, and
