@@ -242,6 +242,47 @@ TEST(CheckPlanTest, RefusesInPlaceWithoutAnOrderEdge) {
   EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
 }
 
+TEST(CheckPlanTest, ASendReadsWhatItGivesOn) {
+  PlanBuilder b;
+  b.Stream("io", false);
+  b.Task("x", Task::SOURCE, "io");
+  b.Task("send", Task::SEND, "io");
+  b.Task("relu", Task::COMPUTE, "io");
+  b.Task("out", Task::SINK, "io");
+  b.Output("x", {"x/y"});
+  b.Slices("send", "x/y", "sent", 1);
+  b.InPlace("relu", "x/y", "relu/y");
+  b.Edge("send", "out", {"sent"});
+  b.Edge("relu", "out", {"relu/y"});
+  ExpectRefuted(b.Build(), "finish reading that before");
+}
+
+// Each view has been made of the two before it: ways back are many.
+TEST(CheckPlanTest, ProvesALongChainOfViews) {
+  PlanBuilder b;
+  b.Stream("io", false);
+  b.Task("x", Task::SOURCE, "io");
+  b.Output("x", {"view0"});
+  constexpr int kViews = 60;
+  for (int i = 1; i <= kViews; ++i) {
+    const std::string view = "view" + std::to_string(i);
+    b.Task(view, Task::COMPUTE, "io");
+    b.Slices(view, "view" + std::to_string(i - 1), view, 1);
+    if (i < 2) continue;
+    const std::string before = "view" + std::to_string(i - 2);
+    b.Edge(i == 2 ? "x" : before, view, {before});
+  }
+  b.Task("log", Task::SINK, "io");
+  b.Task("relu", Task::COMPUTE, "io");
+  b.Task("out", Task::SINK, "io");
+  b.Edge("view" + std::to_string(kViews), "log",
+         {"view" + std::to_string(kViews)});
+  b.InPlace("relu", "view0", "relu/y");
+  b.Edge("relu", "out", {"relu/y"});
+  b.Edge("log", "relu", {"log done", 0});
+  EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
+}
+
 TEST(CheckPlanTest, OrdersReadersOfAVariableAgainstItsWriteBack) {
   // The update runs elsewhere: read-copy, update, write-back.
   PlanBuilder b;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <queue>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -66,11 +67,13 @@ class AliasProof {
         if (!Touches(use)) continue;
         reads.push_back(ReadOf(use));
         if (view_.writes_input(use)) writes.push_back(reads.back());
+        if (const uint32_t landing = Lends(use); landing != 0) {
+          writes.push_back(WriteOfPeer(use, landing));
+        }
       }
       if (r == root) continue;
       const Use producer = view_.producer(r);
       if (view_.writes_output(producer)) writes.push_back(WriteOf(producer));
-      if (Lands(producer.task)) writes.push_back(WriteOfPeer(r));
     }
     if (!writes.empty() && !view_.reg(root).lent() &&
         view_.proto().arenas(view_.reg(root).arena()).kind() ==
@@ -81,7 +84,18 @@ class AliasProof {
     for (const Access& write : writes) {
       for (const Access& read : reads) {
         if (read.task == write.task || read.task == write.from) continue;
-        WEFT_RETURN_IF_ERROR(CheckPair(root, read, write));
+        // In place of an operand without a register of its own: other readers
+        // may see the value before or after, as long as the plan says which.
+        const bool made = IsMadeOf(read.reg, write.reg);
+        if (made && view_.producer(write.reg).task == write.task) continue;
+        WEFT_RETURN_IF_ERROR(CheckPair(root, read, write, /*either=*/made));
+      }
+    }
+    // Who writes without reading what was there comes before or after others.
+    for (size_t i = 0; i < writes.size(); ++i) {
+      for (size_t k = i + 1; k < writes.size(); ++k) {
+        if (writes[i].task == writes[k].task) continue;
+        WEFT_RETURN_IF_ERROR(CheckPair(root, writes[i], writes[k], true));
       }
     }
     return absl::OkStatus();
@@ -110,6 +124,10 @@ class AliasProof {
   bool Touches(Use use) const {
     const plan::Task& task = view_.task(use.task);
     if (!task.inputs(use.port).aliased()) return true;
+    if (task.kind() == plan::Task::COPY) return use.port == 0;
+    if (task.kind() != plan::Task::COMPUTE && task.kind() != plan::Task::RECV) {
+      return true;
+    }
     for (const plan::Op& op : task.ops()) {
       for (const plan::Operand& in : op.inputs()) {
         if (in.where() == plan::Operand::INPUT && in.index() == use.port) {
@@ -120,59 +138,70 @@ class AliasProof {
     return view_.writes_input(use);
   }
 
-  bool Lands(uint32_t t) const {
-    const plan::Task& task = view_.task(t);
-    return task.kind() == plan::Task::RECV && task.channel() != 0 &&
-           view_.proto().channels(static_cast<int>(task.channel()) - 1).lands();
+  // Where the task lends what it takes there, the channel that says that it has
+  // landed, 1 + index; 0 elsewhere.
+  uint32_t Lends(Use use) const {
+    const plan::Task& task = view_.task(use.task);
+    if (task.kind() != plan::Task::SEND || task.channel() == 0) return 0;
+    const auto channel = [&](uint32_t c) -> const plan::Channel& {
+      return view_.proto().channels(static_cast<int>(c) - 1);
+    };
+    const uint32_t read = use.port == 0 ? channel(task.channel()).read() : 0;
+    return read != 0 && channel(read).lands() ? read : 0;
   }
 
-  // What a peer makes of what it was lent, from the act that lends it on.
-  Access WriteOfPeer(uint32_t reg) const {
-    const Use landed = view_.producer(reg);
-    Access write = WriteOf(landed);
-    const uint32_t landing = view_.task(landed.task).channel();
-    for (Use use : view_.readers(view_.reg(reg).alias_of() - 1)) {
-      const plan::Task& task = view_.task(use.task);
-      if (task.kind() != plan::Task::SEND || task.channel() == 0) continue;
-      const plan::Channel& channel =
-          view_.proto().channels(static_cast<int>(task.channel()) - 1);
-      if (channel.read() != landing) continue;
-      write.from = use.task;
-      write.first = ReadOf(use).first;
+  // What a peer makes of what `send` lends it, until RECV says so.
+  Access WriteOfPeer(Use send, uint32_t landing) const {
+    const uint32_t lent = view_.task(send.task).inputs(send.port).register_();
+    Access write = ReadOf(send);
+    for (Use use : view_.readers(lent)) {
+      const plan::Task& recv = view_.task(use.task);
+      if (recv.kind() != plan::Task::RECV || recv.channel() != landing)
+        continue;
+      write = ReadOf(use);  // nobody wants it, or:
+      for (int k = 0; k < recv.outputs_size(); ++k) {
+        if (view_.reg(recv.outputs(k).register_()).alias_of() != lent + 1) {
+          continue;
+        }
+        write = WriteOf({use.task, static_cast<uint32_t>(k)});
+      }
     }
+    write.from = send.task;
+    write.first = ReadOf(send).first;
     return write;
   }
 
   // Whether who reads `reg` means to read what was written into `of`: it is
   // made of that, step by step.
   bool IsMadeOf(uint32_t reg, uint32_t of) const {
-    if (reg == of) return true;
-    if (view_.reg(reg).alias_of() == 0) return false;
-    for (const plan::InputPort& in :
-         view_.task(view_.producer(reg).task).inputs()) {
-      if (view_.root(in.register_()) == view_.root(reg) &&
-          IsMadeOf(in.register_(), of)) {
-        return true;
+    std::vector<uint32_t> queue = {reg};
+    std::set<uint32_t> seen = {reg};
+    for (size_t head = 0; head < queue.size(); ++head) {
+      const uint32_t at = queue[head];
+      if (at == of) return true;
+      if (view_.reg(at).alias_of() == 0) continue;
+      for (const plan::InputPort& in :
+           view_.task(view_.producer(at).task).inputs()) {
+        if (view_.root(in.register_()) == view_.root(reg) &&
+            seen.insert(in.register_()).second) {
+          queue.push_back(in.register_());
+        }
       }
     }
     return false;
   }
 
-  // Acts of `read` and `write` on the same memory, in every period.
-  absl::Status CheckPair(uint32_t root, const Access& read,
-                         const Access& write) const {
-    // In place of an operand without a register of its own: other readers may
-    // see the value before or after, as long as the plan says which.
-    const bool either =
-        read.reg == write.reg && view_.producer(write.reg).task != write.task;
-    if (!either && IsMadeOf(read.reg, write.reg)) {
-      return absl::OkStatus();  // reads what was written
-    }
-    const uint32_t reads = read.first.Count(hb_.acts(read.task));
+  // Acts of `read` (which may write, too) and `write` on the same memory, in
+  // every period: the first is done before the second, or `either` before the
+  // other.
+  absl::Status CheckPair(uint32_t root, const Access& read, const Access& write,
+                         bool either) const {
+    const uint32_t reads = read.first.Count(hb_.acts(read.from));
     for (uint32_t k = 0; k < reads; ++k) {
       const uint32_t n = k / read.slices;
-      const ActRef read_begin{read.task, read.first.Act(k)};
+      const ActRef read_begin{read.from, read.first.Act(k)};
       const ActRef read_end{read.task, read.last.Act(k)};
+      if (read_end.act >= hb_.acts(read.task)) continue;
       for (uint32_t s = 0; s < write.slices; ++s) {
         const uint32_t m = n * write.slices + s;
         const ActRef write_begin{write.from, write.first.Act(m)};

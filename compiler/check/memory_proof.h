@@ -10,8 +10,9 @@
 
 namespace weft::check {
 
-// kPlanRefuted where an in-place result may overwrite what another task still
-// reads, or what it reads is already overwritten.
+// kPlanRefuted where an in-place result, or a peer that was lent the memory,
+// may overwrite what another task still reads, or what it reads is already
+// overwritten; and where nothing orders two that write the same bytes.
 absl::Status ProveAliases(const plan::PlanView& view, const HappensBefore& hb);
 
 // kPlanRefuted where two registers share bytes while both hold something, where
@@ -21,7 +22,7 @@ absl::Status ProveMemory(const plan::PlanView& view, const HappensBefore& hb,
                          const LiveRanges& live);
 
 // kPlanRefuted where the owner of what a mapped channel offers may hear that it
-// has been read while a task of this rank still reads it.
+// has been read, or has landed, while a task of this rank still uses it.
 absl::Status ProveMapped(const plan::PlanView& view, const HappensBefore& hb,
                          const LiveRanges& live);
 

@@ -1,6 +1,7 @@
 // Collectives whose values are read where they lie: the plans of all ranks are
 // proved as one, and give what plans give that send every value, under any
 // timing.
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -119,6 +120,18 @@ int Mapped(const plan::Plan& plan) {
   return mapped;
 }
 
+// Under so many timings.
+void ExpectSame(const plan::Plan& mapped, const plan::Plan& sent,
+                uint64_t timings) {
+  const auto expected = RunPlan(sent, kPeriods, 1);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (uint64_t seed = 1; seed <= timings; ++seed) {
+    const auto got = RunPlan(mapped, kPeriods, seed);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_EQ(*got, *expected) << seed;
+  }
+}
+
 class MappedTest : public testing::TestWithParam<Kind> {};
 
 TEST_P(MappedTest, GivesWhatSendingGives) {
@@ -134,13 +147,7 @@ TEST_P(MappedTest, GivesWhatSendingGives) {
         ASSERT_FALSE(mapped.plans.empty());
         EXPECT_EQ(Mapped(sent.plans[0]), 0);
         EXPECT_EQ(Mapped(mapped.plans[0]), sent.plans[0].channels_size());
-        const auto expected = RunPlan(sent.joined, kPeriods, 1);
-        ASSERT_TRUE(expected.ok()) << expected.status();
-        for (uint64_t seed = 1; seed <= 12; ++seed) {
-          const auto got = RunPlan(mapped.joined, kPeriods, seed);
-          ASSERT_TRUE(got.ok()) << got.status();
-          ASSERT_EQ(*got, *expected) << seed;
-        }
+        ExpectSame(mapped.joined, sent.joined, 12);
       }
     }
   }
@@ -195,16 +202,141 @@ TEST(InPlaceTest, GivesWhatSendingGives) {
         // Where nobody else reads the operand nothing is copied.
         const bool in_place = !also_read && rate != Rate::kStepInMicro;
         EXPECT_EQ(IsInPlace(mapped.plans[0]), in_place);
-        const auto expected = RunPlan(sent.joined, kPeriods, 1);
-        ASSERT_TRUE(expected.ok()) << expected.status();
-        for (uint64_t seed = 1; seed <= 12; ++seed) {
-          const auto got = RunPlan(mapped.joined, kPeriods, seed);
-          ASSERT_TRUE(got.ok()) << got.status();
-          ASSERT_EQ(*got, *expected) << seed;
-        }
+        ExpectSame(mapped.joined, sent.joined, 12);
       }
     }
   }
+}
+
+// Sums of sums, of what others read, of parts and of variables, at random: of a
+// micro-batch, of a step, and of a step in each of its micro-batches.
+Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return static_cast<int>(random() % n); };
+  struct Made {
+    Expr value;
+    bool micro;
+    bool late;  // after all micro-batches
+  };
+  Graph graph(absl::StrCat("rank", c.rank));
+  const auto ranks = static_cast<int64_t>(c.ranks.size());
+  const TensorType type = {DType::kF32, {20 * ranks * ranks + below(40)}};
+  auto x = graph.Add("weft.Variable", absl::StrCat("x", c.rank), {},
+                     VariableAttrs(type, VariableInit::Zeros()));
+  auto data =
+      graph.Add("weft.DataSource", "data", {},
+                DataSourceAttrs(absl::StrCat("data", c.rank), {type}), 1);
+  EXPECT_TRUE(x.ok() && data.ok()) << x.status() << data.status();
+  GraphEmitter emit(&graph, "t", "test");
+  std::vector<Made> made = {
+      {Expr(emit, (*x)->output(0)) * 2.0, false, false},
+      {Expr(emit, (*data)->output(0)) + 1.0, true, false}};
+  for (int k = 0; k < 7; ++k) {
+    const Made a = made[below(static_cast<int>(made.size()))];
+    const Made b = made[below(static_cast<int>(made.size()))];
+    const int what = below(7);
+    if (what < 3) {
+      const bool micro = a.micro || (!a.late && below(3) == 0);
+      c.name = absl::StrCat("sum", k);
+      c.rate = micro ? "micro" : "step";
+      auto sum = AddCollective(&graph, c, a.value, type);
+      EXPECT_TRUE(sum.ok()) << sum.status();
+      made.push_back({Expr(emit, *sum), micro, a.late});
+    } else if (what == 3) {
+      if ((a.late || b.late) && (a.micro || b.micro)) continue;
+      made.push_back(
+          {a.value * 0.5 + b.value, a.micro || b.micro, a.late || b.late});
+    } else if (what == 4) {
+      const std::vector<int64_t> sizes = {64, type.shape.dim(0) - 64};
+      const auto parts = emit.Emit("Split", {a.value}, {{"split", sizes}}, 2);
+      made.push_back({Expr(emit, emit.Emit1("Concat", {parts[1], parts[0]},
+                                            {{"axis", 0}})),
+                      a.micro, a.late});
+    } else if (a.micro) {
+      made.push_back({Expr(emit, emit.Emit1("weft.Accumulate", {a.value},
+                                            {{"count", micro_batches}})),
+                      false, true});
+    } else {
+      made.push_back({a.value * 3.0, false, a.late});
+    }
+  }
+  // Some have no other reader, some have none at all.
+  for (size_t i = 2; i < made.size(); ++i) {
+    if (i + 1 < made.size() && below(3) != 0) continue;
+    emit.Emit("weft.Output", {made[i].value},
+              {{"name", absl::StrCat("y", c.rank, ".", i)}}, 0);
+  }
+  for (const Made& value : made) {
+    if (value.micro || below(2) != 0) continue;
+    emit.Emit1("weft.Assign", {(*x)->output(0), value.value});
+    break;
+  }
+  EXPECT_TRUE(emit.status().ok()) << emit.status();
+  return graph;
+}
+
+TEST(InPlaceTest, AnyGraphGivesWhatSendingGives) {
+  int mapped_channels = 0;
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    Collective c;
+    c.kind = Kind::kAllReduce;
+    c.algorithm = Algorithm::kThreeStage;
+    c.topology.mapped_bytes = 1;
+    const int ranks = 2 + static_cast<int>(seed % 2);
+    for (int p = 0; p < ranks; ++p) c.ranks.push_back(p);
+    CompileOptions options;
+    options.devices = {HostDevice()};
+    options.micro_batches = 1 + static_cast<int>(seed / 2 % 3);
+    options.register_copies = 1 + static_cast<int>(seed / 6 % 3);
+    const auto graphs = [&] {
+      std::vector<Graph> all;
+      for (c.rank = 0; c.rank < ranks; ++c.rank) {
+        all.push_back(MakeRandomRank(c, seed, options.micro_batches));
+      }
+      return all;
+    };
+    FakeOracle oracle;
+    const auto sent = CompileGraphs(Sent(graphs()), options, oracle);
+    ASSERT_TRUE(sent.ok()) << sent.status();
+    const auto mapped = CompileGraphs(graphs(), options, oracle);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    mapped_channels += Mapped(mapped->plans[0]);
+    ExpectSame(mapped->joined, sent->joined, 6);
+  }
+  EXPECT_GT(mapped_channels, 0);
+}
+
+// As dead code is removed once collectives are in the graph.
+TEST(InPlaceTest, NobodyMayReadTheSum) {
+  const Case at = InPlaceCase(2, Rate::kStep);
+  std::vector<Graph> graphs = MakeGraphs(at, Algorithm::kThreeStage, 1);
+  for (Graph& graph : graphs) {
+    std::vector<int32_t> dead;
+    for (const Node* node : std::as_const(graph).Nodes()) {
+      if (node->Is(OpId::kConcat) || node->Is(OpId::kOutput)) {
+        dead.push_back(node->id());
+      }
+    }
+    while (!dead.empty()) {
+      const int32_t id = dead.back();
+      const Node& node = *graph.node(id);
+      bool read = false;
+      for (int i = 0; i < node.num_outputs(); ++i) {
+        for (auto [reader, position] : graph.Uses(node.output(i))) {
+          dead.push_back(reader);
+          read = true;
+        }
+      }
+      if (read) continue;
+      dead.pop_back();
+      EXPECT_TRUE(graph.Remove(id).ok());
+      while (!dead.empty() && !graph.Contains(dead.back())) dead.pop_back();
+    }
+  }
+  const JobPlans mapped = MustCompile(at, graphs);
+  ASSERT_FALSE(mapped.plans.empty());
+  EXPECT_TRUE(RunPlan(mapped.joined, kPeriods, 1).ok());
 }
 
 // Two ranks, all-reduce, direct: rank 0's plan.
@@ -386,6 +518,69 @@ TEST(InPlacePlanTest, AWriterBeforeTheLoanIsRefuted) {
   ExpectRefused(plan, ErrorCode::kPlanRefuted, "finish reading that before");
 }
 
+// It overwrites what was lent without reading it, after the loan.
+TEST(InPlacePlanTest, AWriterDuringTheLoanIsRefuted) {
+  plan::Plan plan = MustCompile({Kind::kAllReduce, 2, Rate::kStep, 96},
+                                Algorithm::kThreeStage, 1)
+                        .plans[0];
+  plan::Task* recv = FindLanding(&plan, plan::Task::RECV);
+  const uint32_t landed = recv->outputs(0).register_();
+  const uint32_t lent = plan.registers(landed).alias_of() - 1;
+  const auto root_of = [&](uint32_t r) {
+    while (plan.registers(r).alias_of() != 0) {
+      r = plan.registers(r).alias_of() - 1;
+    }
+    return r;
+  };
+  const uint32_t whole = root_of(lent);
+  plan::Task writer;
+  writer.set_kind(plan::Task::COPY);
+  writer.set_name("writer");
+  writer.set_acts_per_period(1);
+  const auto id = static_cast<uint32_t>(plan.tasks_size());
+  const auto written = static_cast<uint32_t>(plan.registers_size());
+  uint32_t reducer = 0;
+  for (int t = 0; t < plan.tasks_size(); ++t) {
+    plan::Task* task = plan.mutable_tasks(t);
+    if (task->ops_size() == 0) continue;
+    const uint32_t op = plan.kernels(task->ops(0).kernel()).op();
+    if (op != static_cast<uint32_t>(OpId::kReduceToAll)) continue;
+    reducer = static_cast<uint32_t>(t);
+    writer.set_stream(task->stream());
+    for (const plan::InputPort& in : task->inputs()) {
+      const uint32_t r = in.register_();
+      if (plan.registers(r).bytes() == 0 || root_of(r) != whole) continue;
+      writer.add_inputs()->set_register_(r);  // its own part
+    }
+  }
+  ASSERT_EQ(writer.inputs_size(), 1);
+  recv->add_inputs()->set_register_(written);  // its only reader
+  plan::InputPort* over = writer.add_inputs();
+  over->set_register_(lent);
+  over->set_aliased(true);
+  writer.add_outputs()->set_register_(written);
+  *plan.add_registers() = plan.registers(static_cast<int>(landed));
+  plan::Register* acked = plan.mutable_registers(static_cast<int>(whole));
+  acked->set_acks_per_copy(acked->acks_per_copy() + 2);
+  plan::Task* send = plan.mutable_tasks(FindTask(plan, plan::Task::SEND, true));
+  ASSERT_GT(send->outputs_size(), 0);
+  const uint32_t edge = send->outputs(0).register_();
+  writer.add_inputs()->set_register_(edge);
+  plan.mutable_registers(static_cast<int>(edge))
+      ->set_acks_per_copy(
+          plan.registers(static_cast<int>(edge)).acks_per_copy() + 1);
+  plan::Stream* stream =
+      plan.mutable_streams(static_cast<int>(writer.stream()));
+  std::vector<uint32_t> order;
+  for (uint32_t t : stream->order()) {
+    if (t == reducer) order.push_back(id);
+    order.push_back(t);
+  }
+  stream->mutable_order()->Assign(order.begin(), order.end());
+  *plan.add_tasks() = writer;
+  ExpectRefused(plan, ErrorCode::kPlanRefuted, "writes");
+}
+
 TEST(InPlacePlanTest, OnlyWhatIsLentIsWritten) {
   plan::Plan plan = PlanInPlace();
   for (plan::Register& reg : *plan.mutable_registers()) reg.set_lent(false);
@@ -409,6 +604,109 @@ TEST(InPlacePlanTest, WhatLandsLiesInWhatWasLent) {
       plan.registers(recv.outputs(0).register_()).alias_of() - 1;
   send->mutable_inputs(0)->set_register_(other);
   ExpectRefused(plan, ErrorCode::kBadPlan, "does not lie in what was lent");
+}
+
+// Which RECV takes what was lent to this rank, or SEND lends; by channel.
+plan::Task* FindLent(plan::Plan* plan, plan::Task::Kind kind) {
+  return plan->mutable_tasks(FindTask(*plan, kind, true));
+}
+
+// All of it comes back, act by act.
+TEST(InPlacePlanTest, AnotherPartThanWasLentIsRefused) {
+  for (plan::Task::Kind kind : {plan::Task::RECV, plan::Task::SEND}) {
+    const plan::Plan good = PlanInPlace();
+    plan::Plan plan = good;
+    const plan::Task& task = *FindLanding(&plan, kind);
+    const uint32_t r = kind == plan::Task::RECV ? task.outputs(0).register_()
+                                                : task.inputs(0).register_();
+    plan::Register* landed = plan.mutable_registers(r);
+    // Nothing of it, which would be nobody's to keep away from.
+    landed->set_bytes(0);
+    landed->clear_tensors();
+    EXPECT_TRUE(IsError(check::CheckPlan(plan), ErrorCode::kBadPlan));
+    *landed = good.registers(r);
+    landed->set_bytes(64);
+    landed->mutable_tensors(0)->set_dims(0, 16);
+    EXPECT_TRUE(IsError(check::CheckPlan(plan), ErrorCode::kBadPlan));
+    landed->set_alias_offset(64);
+    EXPECT_TRUE(IsError(check::CheckPlan(plan), ErrorCode::kBadPlan));
+    *landed = good.registers(r);
+    landed->set_copies(2 * landed->copies());
+    EXPECT_TRUE(IsError(check::CheckPlan(plan), ErrorCode::kBadPlan));
+  }
+  plan::Plan plan = PlanInPlace();
+  FindLent(&plan, plan::Task::SEND)
+      ->mutable_inputs(0)
+      ->mutable_pattern()
+      ->set_acts("\3");
+  FindLanding(&plan, plan::Task::RECV)
+      ->mutable_inputs(0)
+      ->mutable_pattern()
+      ->set_acts("\3");
+  ExpectRefused(plan, ErrorCode::kBadPlan, "offers");
+}
+
+// A second register there, or a larger one, would reach what was not lent.
+TEST(InPlacePlanTest, OnlyTheLentValueIsThere) {
+  plan::Plan plan = PlanInPlace();
+  plan::Task* recv = FindLent(&plan, plan::Task::RECV);
+  const uint32_t there = recv->outputs(0).register_();
+  recv->add_outputs()->set_register_(plan.registers_size());
+  *plan.add_registers() = plan.registers(static_cast<int>(there));
+  ExpectRefused(plan, ErrorCode::kBadPlan, "is not what lies at its peer");
+  plan = PlanInPlace();
+  plan::Register* reg = plan.mutable_registers(static_cast<int>(there));
+  reg->set_bytes(reg->bytes() + 64);
+  ExpectRefused(plan, ErrorCode::kBadPlan, "is not what lies at its peer");
+  plan = PlanInPlace();
+  reg = plan.mutable_registers(static_cast<int>(there));
+  reg->mutable_tensors(0)->set_offset(64);
+  reg->set_bytes(reg->bytes() + 64);
+  ExpectRefused(plan, ErrorCode::kBadPlan, "is not what lies at its peer");
+}
+
+TEST(InPlacePlanTest, OnlyWhatLiesAtAPeerIsLent) {
+  const plan::Plan good = PlanInPlace();
+  for (int r = 0; r < good.registers_size(); ++r) {
+    if (good.registers(r).lent()) continue;
+    plan::Plan plan = good;
+    plan.mutable_registers(r)->set_lent(true);
+    ExpectRefused(plan, ErrorCode::kBadPlan, "is lent, but");
+  }
+}
+
+// Numbers that lead nowhere, one at a time.
+TEST(InPlacePlanTest, NoIndexIsTrusted) {
+  const plan::Plan good = PlanInPlace();
+  for (uint32_t bad : {0u, 1u, 2u, 3u, 1000000u, ~0u}) {
+    for (int c = 0; c < good.channels_size(); ++c) {
+      plan::Plan plan = good;
+      plan.mutable_channels(c)->set_read(bad);
+      if (good.channels(c).read() == bad) continue;
+      EXPECT_FALSE(check::CheckPlan(plan).ok()) << c << " " << bad;
+    }
+    for (int r = 0; r < good.registers_size(); ++r) {
+      plan::Plan plan = good;
+      plan.mutable_registers(r)->set_alias_of(bad);
+      if (good.registers(r).alias_of() == bad) continue;
+      EXPECT_FALSE(check::CheckPlan(plan).ok()) << r << " " << bad;
+    }
+    for (int t = 0; t < good.tasks_size(); ++t) {
+      plan::Plan plan = good;
+      plan.mutable_tasks(t)->set_channel(bad);
+      if (good.tasks(t).channel() == bad) continue;
+      EXPECT_FALSE(check::CheckPlan(plan).ok()) << t << " " << bad;
+    }
+  }
+  for (int c = 0; c < good.channels_size(); ++c) {
+    plan::Plan plan = good;
+    plan.mutable_channels(c)->set_lands(!good.channels(c).lands());
+    EXPECT_FALSE(check::CheckPlan(plan).ok()) << c;
+    plan = good;
+    plan.mutable_channels(c)->mutable_tensor()->set_dtype(0);
+    plan.mutable_channels(c)->mutable_tensor()->clear_dims();
+    EXPECT_FALSE(check::CheckPlan(plan).ok()) << c;
+  }
 }
 
 // Ranks that do not agree whether a value is sent.

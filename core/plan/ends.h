@@ -21,8 +21,8 @@ struct ChannelEnds {
   const Channel* receiver = nullptr;
 };
 
-// Both are there, of one name, type and number of copies, and both mapped or
-// not.
+// Both are there, of one name, type and number of copies, and both mapped, or
+// landing in what was lent, or neither.
 bool Alike(const ChannelEnds& ends);
 
 // kPlansDiffer, with what both ranks say of the channel. Of `of_pair`, all

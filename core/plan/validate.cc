@@ -117,7 +117,13 @@ class Validator {
     mapped_of_.resize(plan_.channels_size() + 1, 0);
     for (int c = 0; c < plan_.channels_size(); ++c) {
       const uint32_t read = plan_.channels(c).read();
-      if (read != 0) mapped_of_[read] = static_cast<uint32_t>(c) + 1;
+      if (read == 0) continue;
+      if (mapped_of_[read] != 0) {
+        return Bad(ChannelName(plan_.channels(static_cast<int>(read) - 1)),
+                   " answers two channels, also ",
+                   ChannelName(plan_.channels(c)));
+      }
+      mapped_of_[read] = static_cast<uint32_t>(c) + 1;
     }
     for (int c = 0; c < plan_.channels_size(); ++c) {
       if (!plan_.channels(c).lands() || mapped_of_[c + 1] != 0) continue;
@@ -233,9 +239,16 @@ class Validator {
       WEFT_RETURN_IF_ERROR(Fits(what, reg.tensors(k).offset(),
                                 TensorBytes(reg.tensors(k)), reg.bytes()));
     }
-    if (reg.alias_of() != 0 || reg.bytes() == 0) return absl::OkStatus();
+    if (reg.alias_of() != 0 || reg.bytes() == 0) {
+      if (reg.lent())
+        return Bad(name, " is lent, but has no memory of its own");
+      return absl::OkStatus();
+    }
     WEFT_RETURN_IF_ERROR(
         In(absl::StrCat("arena of ", name), reg.arena(), plan_.arenas_size()));
+    if (reg.lent() && plan_.arenas(reg.arena()).kind() != Arena::PEER) {
+      return Bad(name, " is lent, but does not lie at another rank");
+    }
     if (!placed_ || plan_.arenas(reg.arena()).kind() == Arena::PEER) {
       return absl::OkStatus();
     }
@@ -557,12 +570,12 @@ class Validator {
     for (const OutputPort& out : task.outputs()) {
       const Register& given = plan_.registers(out.register_());
       // Others are edges of order.
-      if (given.bytes() == 0 || mapped ||
-          given.alias_of() ==
-              (lands ? LentBy(task) : posted->register_()) + 1) {
-        continue;
+      if (mapped || (given.bytes() == 0 && given.alias_of() == 0)) continue;
+      if (given.alias_of() !=
+          (lands ? LentBy(task) : posted->register_()) + 1) {
+        return Bad(name, " gives something else than what it has received");
       }
-      return Bad(name, " gives something else than what it has received");
+      if (lands) WEFT_RETURN_IF_ERROR(CheckWhole(name, out.register_()));
     }
     return posted->register_();
   }
@@ -577,6 +590,22 @@ class Validator {
     return plan_.tasks(send).inputs(0).register_();
   }
 
+  // What has landed is all of what was lent, as it lies there.
+  absl::Status CheckWhole(const std::string& name, uint32_t landed) const {
+    const Register& reg = plan_.registers(static_cast<int>(landed));
+    const Register& lent =
+        plan_.registers(static_cast<int>(reg.alias_of()) - 1);
+    if (reg.alias_offset() != 0 || reg.bytes() != lent.bytes() ||
+        reg.copies() != lent.copies() || reg.tensors_size() != 1 ||
+        lent.tensors_size() != 1 ||
+        reg.tensors(0).offset() != lent.tensors(0).offset()) {
+      return Bad(name, " has ", RegisterName(plan_, landed),
+                 " land, which is another part of what was lent");
+    }
+    return CheckSame(absl::StrCat("what ", name, " has land and was lent"),
+                     reg.tensors(0), lent.tensors(0));
+  }
+
   // What is said to have landed lies in what was lent to this rank.
   absl::Status CheckLanded(const Task& task, const std::string& name,
                            int c) const {
@@ -589,7 +618,7 @@ class Validator {
       return Bad(name, " says that ", RegisterName(plan_, r),
                  " has landed, which does not lie in what was lent");
     }
-    return absl::OkStatus();
+    return CheckWhole(name, r);
   }
 
   // What a peer reads lies where it can, and is held until it has been read.
@@ -608,9 +637,11 @@ class Validator {
       return Bad(name, " offers ", RegisterName(plan_, r),
                  ", which does not lie in shared memory");
     }
-    // Both ends count the copies by the acts; one copy is at one place.
-    if (reg.copies() != 1 && (reg.copies() != channel.copies() ||
-                              !task.inputs(0).pattern().acts().empty())) {
+    // Both ends count the copies by the acts; one copy is at one place. What is
+    // lent comes back as another value, which each act has of its own.
+    const bool each = task.inputs(0).pattern().acts().empty();
+    if ((lent && !each) ||
+        (reg.copies() != 1 && (reg.copies() != channel.copies() || !each))) {
       return Bad(name, " offers ", RegisterName(plan_, r), " with ",
                  reg.copies(), " copies at ", ChannelName(channel),
                  ", which has ", channel.copies());
@@ -619,7 +650,8 @@ class Validator {
     const int holder = EndOf(channel.read(), Task::RECV);
     if (holder >= 0) {
       for (const InputPort& in : plan_.tasks(holder).inputs()) {
-        if (in.register_() == r && in.aliased() == lent &&
+        // Lent: RECV gives it on, or nobody wants it any more.
+        if (in.register_() == r && (lent || !in.aliased()) &&
             in.pattern().acts() == task.inputs(0).pattern().acts()) {
           return absl::OkStatus();
         }
@@ -647,10 +679,15 @@ class Validator {
 
   absl::Status CheckPeer(const Task& task, const std::string& name,
                          const Channel& channel) const {
+    const uint64_t alignment = std::max(plan_.devices(0).alignment(), 1u);
+    int there = 0;
     for (const OutputPort& out : task.outputs()) {
       const Register& reg = plan_.registers(out.register_());
       if (reg.bytes() == 0) continue;
-      if (reg.alias_of() != 0 || reg.tensors_size() != 1 ||
+      // Its bytes are those of the value: beyond are others of its owner.
+      if (++there > 1 || reg.alias_of() != 0 || reg.tensors_size() != 1 ||
+          reg.tensors(0).offset() != 0 ||
+          reg.bytes() >= TensorBytes(reg.tensors(0)) + alignment ||
           plan_.arenas(reg.arena()).kind() != Arena::PEER ||
           reg.lent() !=
               plan_.channels(static_cast<int>(channel.read()) - 1).lands() ||
