@@ -226,8 +226,8 @@ OpSchema MakeReduceToAll() {
   schema.attrs = {AttrSpec::Default("reduction", "sum")};
   schema.infer = InferReduceToAll;
   schema.cost = [](const OpView& op) {
-    return Cost{OutputElements(op) * (op.num_inputs() - 1),
-                BytesMoved(op).bytes};
+    const auto elements = static_cast<double>(op.input(0).shape.num_elements());
+    return Cost{elements * (op.num_inputs() - 1), BytesMoved(op).bytes};
   };
   schema.decompose = [](const OpView& op, absl::Span<const Value> inputs,
                         NodeEmitter& emit) {

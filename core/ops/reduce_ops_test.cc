@@ -163,6 +163,15 @@ TEST(ReduceToAllTest, RefusesUnlikeOperands) {
               ErrorWith("WEFT-2003", {"reduction", "mean"}));
 }
 
+TEST(ReduceToAllTest, CostIsThatOfOneResult) {
+  const OpSchema& schema = *OpRegistry::Global().FindOrNull("weft.ReduceToAll");
+  const AttrMap attrs = {{"reduction", "sum"}};
+  const std::vector<TensorType> three(3, {DType::kF32, {10}});
+  const Cost cost = schema.cost(OpView(schema, "n", attrs, three, three));
+  EXPECT_EQ(cost.flops, 20);
+  EXPECT_EQ(cost.bytes, 240);
+}
+
 TEST(ReduceTest, CostCountsTheOperand) {
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).flops, 200);
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).bytes, 804);
