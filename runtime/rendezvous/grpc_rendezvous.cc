@@ -76,6 +76,10 @@ class GrpcRendezvous::Impl
   void SetWake(std::function<void()> wake);
   absl::Status Leave();
   void Report(uint64_t step) { step_ = step; }
+  void SetActs(std::function<uint64_t()> acts) {
+    MutexLock lock(&acts_mu_);
+    acts_ = std::move(acts);
+  }
   uint32_t ranks() const { return options_.ranks; }
 
   void OnReadDone(bool ok) override;
@@ -104,6 +108,10 @@ class GrpcRendezvous::Impl
                                                         const std::string& key);
   absl::Status failure_locked() const WEFT_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Beats();
+  uint64_t Acts() {
+    MutexLock lock(&acts_mu_);
+    return acts_ != nullptr ? acts_() : 0;
+  }
   void Wake();
   std::string Where() const WEFT_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TooLate() WEFT_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -143,6 +151,8 @@ class GrpcRendezvous::Impl
   bool broken_ WEFT_GUARDED_BY(mu_) = false;   // nothing can be said any more
   bool stopping_ WEFT_GUARDED_BY(mu_) = false;
 
+  Mutex acts_mu_;  // held while acts_ is called
+  std::function<uint64_t()> acts_ WEFT_GUARDED_BY(acts_mu_);
   Mutex wake_mu_;  // held while wake_ is called
   std::function<void()> wake_ WEFT_GUARDED_BY(wake_mu_);
   std::optional<Thread> control_;
@@ -573,6 +583,7 @@ void GrpcRendezvous::Impl::Beats() {
       if (out_.empty() && !ended && !leaving_) {
         ToCoordinator message;
         message.mutable_beat()->set_step(step_);
+        message.mutable_beat()->set_act(Acts());
         Say(std::move(message));
       }
     }
@@ -618,6 +629,10 @@ absl::Status GrpcRendezvous::Verdict(uint32_t /*rank*/,
 }
 void GrpcRendezvous::SetWake(uint32_t /*rank*/, std::function<void()> wake) {
   impl_->SetWake(std::move(wake));
+}
+void GrpcRendezvous::SetActs(uint32_t /*rank*/,
+                             std::function<uint64_t()> acts) {
+  impl_->SetActs(std::move(acts));
 }
 void GrpcRendezvous::Report(uint32_t /*rank*/, uint64_t step) {
   impl_->Report(step);

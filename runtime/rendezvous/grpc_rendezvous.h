@@ -73,6 +73,7 @@ class GrpcRendezvous : public Rendezvous {
   absl::Status Verdict(uint32_t rank, const absl::Status& mine) override;
   void SetWake(uint32_t rank, std::function<void()> wake) override;
   void Report(uint32_t rank, uint64_t step) override;
+  void SetActs(uint32_t rank, std::function<uint64_t()> acts) override;
 
   // A value that any rank may read by its key; the last one counts.
   absl::Status Put(const std::string& key, const std::string& value);

@@ -257,6 +257,16 @@ TEST_F(GrpcRendezvousTest, MismatchesAndStrangers) {
   });
 }
 
+TEST_F(GrpcRendezvousTest, BeatsSayHowFarARankIs) {
+  JoinAll(2);
+  ranks_[1]->Report(1, 3);
+  ranks_[1]->SetActs(1, [] { return uint64_t{7}; });
+  while (coordinator_->progress()[1].act != 7) std::this_thread::yield();
+  EXPECT_EQ(coordinator_->progress()[1].step, 3u);
+  EXPECT_EQ(coordinator_->progress()[0].act, 0u);
+  ranks_[1]->SetActs(1, nullptr);
+}
+
 // Bytes that are no message disturb nobody.
 TEST_F(GrpcRendezvousTest, Garbage) {
   JoinAll(2);

@@ -285,6 +285,7 @@ void Meeting::HearRank(uint64_t visitor, const ToCoordinator& message,
   switch (message.body_case()) {
     case ToCoordinator::kBeat:
       rank.progress.step = message.beat().step();
+      rank.progress.act = message.beat().act();
       return;
     case ToCoordinator::kGather:
     case ToCoordinator::kPut: {
@@ -531,7 +532,8 @@ void Meeting::CheckTimes(uint64_t now) {
     if (!rank.joined || rank.gone) continue;
     if (now < After(rank.heard, rank.silence_ns)) continue;
     Lost(r, absl::StrCat("it has been silent for ", Seconds(rank.silence_ns),
-                         ", at step ", rank.progress.step));
+                         ", at step ", rank.progress.step, ", act ",
+                         rank.progress.act));
     return Dismiss(r);  // it may never read that; nobody waits for it
   }
   if (weak_.has_value() && now >= weak_until_) {

@@ -86,6 +86,7 @@ class MeetingTest : public ::testing::Test, public Meeting::Outlet {
   void Beat(uint64_t visitor, uint64_t step = 0) {
     ToCoordinator message;
     message.mutable_beat()->set_step(step);
+    message.mutable_beat()->set_act(100 * step);
     meeting_->Hear(visitor, message, now_);
   }
 
@@ -299,7 +300,7 @@ TEST_F(MeetingTest, DeadRanksAreTold) {
   Pass(kSecond, {10, 12});
   EXPECT_EQ(Failure(),
             "rank 1 (host host1, pid 101) is lost: it has been silent for 3.5 "
-            "s, at step 42");
+            "s, at step 42, act 4200");
   // It is told, but nobody waits for it to hear.
   EXPECT_TRUE(Last(11).has_failure());
   EXPECT_TRUE(closed_.count(11));

@@ -48,6 +48,7 @@ struct RankProgress {
   std::string host;
   int64_t pid = 0;
   uint64_t step = 0;
+  uint64_t act = 0;  // of all its actors
 };
 
 class Rendezvous {
@@ -78,8 +79,11 @@ class Rendezvous {
   // called then any more. One for each rank.
   virtual void SetWake(uint32_t rank, std::function<void()> wake) = 0;
 
-  // How far a rank is, for those who look at a job from outside.
+  // How far a rank is, for those who look at a job from outside: the step when
+  // there is another, the acts when they are asked for, by any thread. Null
+  // takes `acts` away: it is not called then any more.
   virtual void Report(uint32_t /*rank*/, uint64_t /*step*/) {}
+  virtual void SetActs(uint32_t /*rank*/, std::function<uint64_t()> /*acts*/) {}
 };
 
 }  // namespace weft::runtime

@@ -364,11 +364,19 @@ std::map<std::string, uint64_t> Session::PlannedBytes() const {
   return result;
 }
 
+uint64_t Session::acts() const {
+  uint64_t acts = 0;
+  for (const auto& [name, program] : impl_->programs) {
+    for (const auto& worker : program->workers()) acts += worker->acts();
+  }
+  return acts;
+}
+
 Session::Stats Session::stats() const {
   Stats stats;
+  stats.acts = acts();
   for (const auto& [name, program] : impl_->programs) {
     for (const auto& worker : program->workers()) {
-      stats.acts += worker->acts();
       stats.launches += worker->launches();
       stats.hops += worker->hops();
     }

@@ -162,6 +162,8 @@ class Session {
     uint64_t sleeps = 0;    // times that a worker went to sleep
   };
   Stats stats() const;
+  // The acts alone, at any time once all programs are loaded. Thread-safe.
+  uint64_t acts() const;
 
  private:
   bool WaitForStuckWorkers();

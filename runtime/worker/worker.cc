@@ -126,7 +126,8 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Try(uint32_t i) {
 // Returns the actor to try next.
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t Worker::ActOnce(uint32_t i) {
   const uint32_t next = table_.Act(i, &effects_);
-  ++acts_;
+  acts_.store(acts_.load(std::memory_order_relaxed) + 1,
+              std::memory_order_relaxed);
   const Executor::Work work = executor_.work(i);
   if (work != Executor::Work::kNone) {
     if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return kNoActor;

@@ -102,7 +102,8 @@ class Worker {
   std::vector<std::string> DrainStreams(uint64_t deadline_ns);
   // The same of the time after an abort; empty where all have.
   const std::vector<std::string>& undrained() const { return undrained_; }
-  uint64_t acts() const { return acts_; }
+  // Of any thread.
+  uint64_t acts() const { return acts_.load(std::memory_order_relaxed); }
   uint64_t launches() const { return launches_; }
   uint64_t hops() const { return hops_; }
 
@@ -239,7 +240,7 @@ class Worker {
   std::vector<std::string> undrained_;
   uint64_t refused_ = 0;  // messages of which the table has told
 
-  uint64_t acts_ = 0;
+  std::atomic<uint64_t> acts_{0};  // which this worker alone changes
   uint64_t launches_ = 0;
   uint64_t hops_ = 0;
 

@@ -82,6 +82,9 @@ absl::StatusOr<TrainResult> TrainingRun::Execute() {
   }
   if (progress_ != nullptr) progress_->Clear();
   if (options_.on_session) options_.on_session(nullptr);
+  if (options_.link.rendezvous != nullptr) {
+    options_.link.rendezvous->SetActs(options_.link.rank, nullptr);
+  }
   if (status.ok() && session_ != nullptr) status = session_->Leave();
   if (!status.ok() && options_.link.rendezvous != nullptr) {
     options_.link.rendezvous->Fail(options_.link.rank, status);
@@ -169,6 +172,10 @@ absl::Status TrainingRun::ExecuteSteps() {
     WEFT_RETURN_IF_ERROR(SavePlan());
   }
   if (leads()) WEFT_RETURN_IF_ERROR(OpenMetrics());
+  if (options_.link.rendezvous != nullptr) {
+    options_.link.rendezvous->SetActs(options_.link.rank,
+                                      [this] { return session_->acts(); });
+  }
   WEFT_RETURN_IF_ERROR(TrainLoop());
   WEFT_RETURN_IF_ERROR(WriteProfile());
   return WriteTrace();
