@@ -194,7 +194,10 @@ class Explainer {
     for (const plan::TensorDesc& tensor : reg.tensors()) {
       tensors.push_back(absl::StrCat(tensor.value(), " ", TypeText(tensor)));
     }
+    const bool peers = plan_.arenas(view_.reg(view_.root(r)).arena()).kind() ==
+                       plan::Arena::PEER;
     return absl::StrCat(absl::StrJoin(tensors, ", "), " in memory of ",
+                        peers ? "another rank's " : "",
                         plan_.devices(view_.memory_device(r)).name(), " (",
                         reg.copies(),
                         reg.copies() == 1 ? " copy)" : " copies)");

@@ -122,9 +122,17 @@ class Printer {
     absl::StrAppend(
         &text_, ChannelName(channel), ": ",
         channel.tensor().dtype() == 0 ? "order" : PrintTensor(channel.tensor()),
-        ", ", channel.copies(), " copies",
-        channel.read() == 0 ? "" : ", read where it lies",
+        ", ", channel.copies(), " copies", Mapped(channel),
         channel.lands() ? ", made where it lies" : "", "\n");
+  }
+
+  const char* Mapped(const Channel& channel) const {
+    if (channel.read() == 0) return "";
+    const auto read = static_cast<int>(channel.read()) - 1;
+    return read >= 0 && read < plan_.channels_size() &&
+                   plan_.channels(read).lands()
+               ? ", lent"
+               : ", read where it lies";
   }
 
   void PrintStream(int s) {
@@ -229,8 +237,10 @@ class Printer {
     if (reg.alias_of() != 0) {
       absl::StrAppend(&text_, "in place of ", RegisterName(reg.alias_of() - 1));
       if (reg.alias_offset() != 0 || reg.alias_stride() != 0) {
-        absl::StrAppend(&text_, " at ", reg.alias_offset(), " + act * ",
-                        reg.alias_stride());
+        absl::StrAppend(&text_, " at ", reg.alias_offset());
+      }
+      if (reg.alias_stride() != 0) {
+        absl::StrAppend(&text_, " + act * ", reg.alias_stride());
       }
     } else {
       absl::StrAppend(&text_, reg.copies(), " x ", reg.bytes(), " bytes");
