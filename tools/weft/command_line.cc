@@ -106,9 +106,12 @@ absl::Status Command::Unknown(const std::string& word) const {
     }
   }
   std::string shown = word.substr(0, word.find('='));
-  return MakeError(ErrorCode::kUnknownFlag,
-                   absl::StrCat("unknown ", is_flag ? "flag " : "argument ",
-                                shown, DidYouMean(shown, known)));
+  const std::string mean = DidYouMean(shown, known);
+  const bool misplaced = is_flag && rest_ != nullptr && mean.empty();
+  return MakeError(
+      ErrorCode::kUnknownFlag,
+      absl::StrCat("unknown ", is_flag ? "flag " : "argument ", shown, mean,
+                   misplaced ? "; flags of the job come after it" : ""));
 }
 
 Command* Command::Chosen() {

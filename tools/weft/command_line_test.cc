@@ -99,6 +99,8 @@ TEST_F(CommandLineTest, TheRestIsAnotherCommands) {
   EXPECT_THAT(rest_, ElementsAre());
   ExpectError({"run", "--tmies", "3", "j"}, ErrorCode::kUnknownFlag,
               "unknown flag --tmies; did you mean '--times'?");
+  ExpectError({"run", "--elsewhere", "j"}, ErrorCode::kUnknownFlag,
+              "unknown flag --elsewhere; flags of the job come after it");
 }
 
 TEST_F(CommandLineTest, CommandsNest) {
