@@ -601,6 +601,7 @@ absl::Status TrainingRun::OnStep(uint64_t step,
                      absl::StrCat("gradients are not finite at step ", step + 1,
                                   ", though the loss scale has fallen to 1"));
   }
+  reached_ = step + 1;
   if (progress_ != nullptr) progress_->Step(step + 1, record.epoch, loss);
   return absl::OkStatus();
 }

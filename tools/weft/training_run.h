@@ -140,7 +140,7 @@ class TrainingRun {
   // is the run's.
   bool begun_ = false;
   uint64_t step_ = 0;                 // updates done, at rest
-  std::atomic<uint64_t> reached_{0};  // step_, for other threads
+  std::atomic<uint64_t> reached_{0};  // updates done, for other threads
   uint64_t nanoseconds_a_step_ = 0;   // of the last that ranks ran together
   uint64_t first_step_ = 0;  // of this run, which may go on with another
   static constexpr uint64_t kNever = ~uint64_t{0};
