@@ -71,6 +71,10 @@ class AliasProof {
           writes.push_back(WriteOfPeer(use, landing));
         }
       }
+      if (const Use post = view_.producer(r);
+          view_.task(post.task).kind() == plan::Task::POST) {
+        AddWritesOfWire(post, r, &writes);
+      }
       if (r == root) continue;
       const Use producer = view_.producer(r);
       if (view_.writes_output(producer)) writes.push_back(WriteOf(producer));
@@ -156,19 +160,37 @@ class AliasProof {
     Access write = ReadOf(send);
     for (Use use : view_.readers(lent)) {
       const plan::Task& recv = view_.task(use.task);
-      if (recv.kind() != plan::Task::RECV || recv.channel() != landing)
-        continue;
-      write = ReadOf(use);  // nobody wants it, or:
-      for (int k = 0; k < recv.outputs_size(); ++k) {
-        if (view_.reg(recv.outputs(k).register_()).alias_of() != lent + 1) {
-          continue;
-        }
-        write = WriteOf({use.task, static_cast<uint32_t>(k)});
+      if (recv.kind() == plan::Task::RECV && recv.channel() == landing) {
+        write = WriteOfRecv(use);
       }
     }
     write.from = send.task;
     write.first = ReadOf(send).first;
     return write;
+  }
+
+  // What the wire makes of what `post` gives, until RECV has it.
+  void AddWritesOfWire(Use post, uint32_t posted,
+                       std::vector<Access>* writes) const {
+    for (Use use : view_.readers(posted)) {
+      if (view_.task(use.task).kind() != plan::Task::RECV) continue;
+      Access write = WriteOfRecv(use);
+      write.from = post.task;
+      write.first = WriteOf(post).last;
+      writes->push_back(write);
+    }
+  }
+
+  // The end of what comes where RECV takes it.
+  Access WriteOfRecv(Use use) const {
+    const plan::Task& recv = view_.task(use.task);
+    const uint32_t into = recv.inputs(use.port).register_();
+    for (int k = 0; k < recv.outputs_size(); ++k) {
+      if (view_.reg(recv.outputs(k).register_()).alias_of() == into + 1) {
+        return WriteOf({use.task, static_cast<uint32_t>(k)});
+      }
+    }
+    return ReadOf(use);  // nobody wants it
   }
 
   // Whether who reads `reg` means to read what was written into `of`: it is

@@ -438,6 +438,30 @@ TEST(MappedPlanTest, AValueThatIsHeldTooShortIsRefused) {
               testing::HasSubstr("until it has been read"));
 }
 
+// Another task looks at what is posted for what comes.
+TEST(SentPlanTest, AReaderOfWhatIsPostedIsRefuted) {
+  plan::Plan plan =
+      MustCompile({Kind::kAllReduce, 2, Rate::kStep}, Algorithm::kDirect, 0)
+          .plans[0];
+  ASSERT_TRUE(check::CheckPlan(plan).ok());
+  for (const plan::Task& post : plan.tasks()) {
+    if (post.kind() != plan::Task::POST) continue;
+    const uint32_t posted = post.outputs(0).register_();
+    for (plan::Task& task : *plan.mutable_tasks()) {
+      if (task.kind() != plan::Task::COMPUTE) continue;
+      plan::Register* reg = plan.mutable_registers(posted);
+      reg->set_acks_per_copy(reg->acks_per_copy() + 1);
+      task.add_inputs()->set_register_(posted);
+      const absl::Status status = check::CheckPlan(plan);
+      EXPECT_TRUE(IsError(status, ErrorCode::kPlanRefuted)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  testing::HasSubstr("finish reading that before"));
+      return;
+    }
+  }
+  ADD_FAILURE() << "nothing is posted";
+}
+
 // ---- What is lent
 
 plan::Plan PlanInPlace() {
