@@ -191,4 +191,23 @@ int PartsBuilder::AddResult(const Node& node, int output, int id,
   return buffer;
 }
 
+void SortUnique(std::vector<int>* v) {
+  std::sort(v->begin(), v->end());
+  v->erase(std::unique(v->begin(), v->end()), v->end());
+}
+
+std::pair<int, uint64_t> PartsBuilder::Place(int buffer) const {
+  uint64_t offset = 0;
+  for (; out_.buffers[buffer].in >= 0; buffer = out_.buffers[buffer].in) {
+    offset += out_.buffers[buffer].in_offset;
+  }
+  return {buffer, offset};
+}
+
+void PartsBuilder::PutInto(int buffer, int in, uint64_t offset) {
+  out_.buffers[buffer].in = in;
+  out_.buffers[buffer].in_offset = offset;
+  out_.buffers[buffer].copies = out_.buffers[in].copies;
+}
+
 }  // namespace weft

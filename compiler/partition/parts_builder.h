@@ -21,6 +21,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -29,6 +30,9 @@
 #include "compiler/rates/rates.h"
 
 namespace weft {
+
+// Ascending, each once.
+void SortUnique(std::vector<int>* v);
 
 class PartsBuilder {
  public:
@@ -83,6 +87,16 @@ class PartsBuilder {
     auto it = home_.find(root);
     return it == home_.end() ? -1 : it->second;
   }
+
+  // --- Buffers in the bytes of others ---
+
+  // The buffer whose bytes `buffer` has, and where in them it begins.
+  std::pair<int, uint64_t> Place(int buffer) const;
+  Buffer::Where WhereOf(int buffer) const {
+    return out_.buffers[Place(buffer).first].where;
+  }
+  // From now on it lies in `in`, which the producer of `buffer` reads.
+  void PutInto(int buffer, int in, uint64_t offset);
 
  private:
   int Stream(absl::string_view name, uint32_t device, uint32_t worker,

@@ -1,8 +1,8 @@
-// The second half of the validator: kernels, constants and the operands of
-// tasks; and the comparisons that both halves are made of.
+// The second part of the validator: kernels, constants and the operands of
+// tasks; and the comparisons that all parts are made of.
 //
 // Every function that gives a status gives kBadPlan where something does not
-// hold; `what` names the thing to the reader. Only validate.cc uses this.
+// hold; `what` names the thing to the reader. Only the validator uses this.
 //
 //   WEFT_RETURN_IF_ERROR(In("stream of task 'x'", task.stream(), streams));
 //
