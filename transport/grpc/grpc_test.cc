@@ -286,13 +286,14 @@ TEST_P(GrpcTest, NothingIsLeftAfterTheLastDomain) {
     EXPECT_GE(fd, 0);
     close(fd);
   }
-  EXPECT_EQ(CountEntries("/proc/self/fd"), descriptors);
-  // A thread that was joined is in the list for a moment more.
+  // gRPC closes its sockets, and a thread that was joined goes, a moment later.
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (CountEntries("/proc/self/task") != threads &&
+  while ((CountEntries("/proc/self/fd") > descriptors ||
+          CountEntries("/proc/self/task") > threads) &&
          std::chrono::steady_clock::now() < until) {
   }
-  EXPECT_EQ(CountEntries("/proc/self/task"), threads);
+  EXPECT_LE(CountEntries("/proc/self/fd"), descriptors);
+  EXPECT_LE(CountEntries("/proc/self/task"), threads);
   EXPECT_EQ(Knock(port), -1) << "somebody still listens";
 }
 
