@@ -25,6 +25,27 @@ std::string TypeText(const plan::TensorDesc& tensor) {
                       absl::StrJoin(tensor.dims(), ","), "]");
 }
 
+// The end of a channel whose value does not travel; empty for others.
+std::string InPlaceText(const plan::Plan& plan, const Task& task) {
+  if (task.channel() == 0) return "";
+  const auto channel = [&](uint32_t c) -> const plan::Channel& {
+    return plan.channels(static_cast<int>(c) - 1);
+  };
+  const plan::Channel& at = channel(task.channel());
+  const bool sends = task.kind() == Task::SEND;
+  if (task.kind() == Task::POST || (at.read() == 0 && !at.lands())) return "";
+  if (at.lands()) {
+    return sends ? "a value left where another rank lent its memory"
+                 : "a value that another rank left in memory lent to it";
+  }
+  if (channel(at.read()).lands()) {
+    return sends ? "a value lent to another rank"
+                 : "a value that another rank lends";
+  }
+  return sends ? "a value that another rank reads where it lies"
+               : "a value of another rank, read where it lies";
+}
+
 std::string KindText(Task::Kind kind) {
   switch (kind) {
     case Task::SOURCE:
@@ -171,8 +192,10 @@ class Explainer {
 
   void ExplainActor(uint32_t t) {
     const Task& task = view_.task(t);
-    absl::StrAppend(&out_, task.name(), ": ", KindText(task.kind()), ", task ",
-                    view_.TaskName(t), "\n");
+    const std::string in_place = InPlaceText(view_.proto(), task);
+    absl::StrAppend(&out_, task.name(), ": ",
+                    in_place.empty() ? KindText(task.kind()) : in_place,
+                    ", task ", view_.TaskName(t), "\n");
     Where(t);
     for (const plan::InputPort& in : task.inputs()) {
       absl::StrAppend(&out_, "  reads ", RegisterText(in.register_()), " ",

@@ -1,6 +1,8 @@
 #include "compiler/explain/explain.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "compiler/compile.h"
 #include "compiler/testing/fake_oracle.h"
@@ -76,6 +78,35 @@ TEST_F(ExplainTest, UnknownNameSuggestsTheNearest) {
               HasSubstr("did you mean 'fc1/product'"));
   // A scope is a name as well.
   EXPECT_THAT(Explain("fcl"), HasSubstr("did you mean 'fc1'"));
+}
+
+TEST(ExplainRanksTest, SaysWhatDoesNotTravel) {
+  auto graph = ParseGraph(R"(graph "g" {
+    %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [1], dims: [8]}
+    %mine = Relu(%x)
+    %offer = weft.Send(%mine) {channel: "a", peer: 1, mapped: 1}
+    %theirs = weft.Recv() {channel: "b", peer: 1, dtype: f32, shape: [8], mapped: 1}
+    %loan = weft.Recv() {channel: "c", peer: 1, dtype: f32, shape: [8], mapped: 1, lent: 1}
+    %sum = Add(%theirs, %loan)
+    %back = weft.Send(%sum) {channel: "d", peer: 1, lands: "c"}
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  FakeOracle oracle;
+  CompileOptions options;
+  options.devices = {HostDevice()};
+  options.ranks = 2;
+  auto plan = Compile(*graph, options, oracle);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const auto& [node, what] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"offer", "a value that another rank reads where it lies"},
+           {"theirs", "a value of another rank, read where it lies"},
+           {"loan", "a value that another rank lends"},
+           {"back", "a value left where another rank lent its memory"}}) {
+    auto text = ExplainNode(*plan, node);
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_THAT(*text, HasSubstr(node + ": " + what));
+  }
 }
 
 TEST_F(ExplainTest, SaysWhatThereIs) {
