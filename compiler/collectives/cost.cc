@@ -74,7 +74,7 @@ void Meter::Add(const CollectiveStep& step) {
     out[move.from] += busy;
     in[move.to] += busy;
     const bool stored = move.action == CollectiveAction::kStore;
-    if (stored ? mapped && !in_place_ : true) {
+    if (!stored || (mapped && !in_place_)) {
       reduce[move.to] += bytes / topology_.reduce_bytes_per_s;
     }
     sent_[move.from] += bytes;

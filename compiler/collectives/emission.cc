@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/channel_name.h"
+#include "core/base/tree_fold.h"
 #include "core/ops/expr.h"
 
 namespace weft {
@@ -233,28 +234,17 @@ void CollectiveEmission::Contributions(std::vector<CollectiveMove> moves,
   Chunk& chunk = chunks_[index];
   const int64_t begin = chunk.begin[moves[0].target];
   const int64_t length = Length(chunk, moves[0].target, moves[0].count);
-  std::vector<Value> sums;
-  size_t taken = 0;
-  auto take = [&](Value part) {
-    for (size_t bits = ++taken; bits % 2 == 0; bits /= 2) {
-      part = Reduced(sums.back(), part);
-      sums.pop_back();
-    }
-    sums.push_back(part);
-  };
+  TreeFold<Value> sum([this](Value a, Value b) { return Reduced(a, b); });
   bool mine = false;
   for (const CollectiveMove& move : moves) {
     if (!mine && move.from > me_) {
-      take(chunk.rope.Get(begin, begin + length));
+      sum.Take(chunk.rope.Get(begin, begin + length));
       mine = true;
     }
-    take(Receive(move, step, index));
+    sum.Take(Receive(move, step, index));
   }
-  if (!mine) take(chunk.rope.Get(begin, begin + length));
-  for (; sums.size() > 1; sums.pop_back()) {
-    sums[sums.size() - 2] = Reduced(sums[sums.size() - 2], sums.back());
-  }
-  chunk.rope.Put(begin, {sums[0], 0, length});
+  if (!mine) sum.Take(chunk.rope.Get(begin, begin + length));
+  chunk.rope.Put(begin, {sum.Total(), 0, length});
 }
 
 Value CollectiveEmission::Reduced(Value left, Value right) {

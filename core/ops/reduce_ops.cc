@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/tree_fold.h"
 #include "core/ops/expr.h"
 #include "core/ops/families.h"
 #include "core/ops/family_signatures.h"
@@ -199,24 +200,13 @@ absl::Status InferReduceToAll(const OpView& op, std::vector<TensorType>* out) {
   return absl::OkStatus();
 }
 
-// Two sums of the same number of operands become one as soon as both are there.
 Expr ReduceAsTree(absl::string_view op, absl::Span<const Value> inputs,
                   NodeEmitter& emit) {
-  std::vector<Expr> sums;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    Expr part(emit, inputs[i]);
-    for (size_t bits = i + 1; bits % 2 == 0; bits /= 2) {
-      part = Apply(op, {sums.back(), part});
-      sums.pop_back();
-    }
-    sums.push_back(part);
-  }
-  while (sums.size() > 1) {
-    const Expr right = sums.back();
-    sums.pop_back();
-    sums.back() = Apply(op, {sums.back(), right});
-  }
-  return sums[0];
+  TreeFold<Expr> fold([op](const Expr& a, const Expr& b) {
+    return Apply(op, {a, b});
+  });
+  for (Value v : inputs) fold.Take(Expr(emit, v));
+  return fold.Total();
 }
 
 OpSchema MakeReduceToAll() {
