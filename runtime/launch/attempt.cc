@@ -118,8 +118,8 @@ class Loop {
     rank->child.reset();
     --alive_;
     const ChildEnd& end = rank->end.end;
-    rank->end.asked = (asked_ && end.signal != 0) ||
-                      (stop_signal_ != 0 && end.signal == stop_signal_);
+    rank->end.asked = (asked_ && (end.signal != 0 || end.ended_by(SIGTERM))) ||
+                      (stop_signal_ != 0 && end.ended_by(stop_signal_));
     if (!end.ok() && !rank->end.asked) OnFailure(rank->end);
   }
 

@@ -56,6 +56,14 @@ class FakeHub : public Hub {
   Calls* const calls_;
 };
 
+runtime::JobFailure Silent(uint32_t rank) {
+  runtime::JobFailure told;
+  told.rank = rank;
+  told.status = MakeError(ErrorCode::kPeerLost,
+                          absl::StrCat("rank ", rank, " is silent"));
+  return told;
+}
+
 size_t OpenDescriptors() { return RealOs().List("/proc/self/fd")->size(); }
 
 // Ranks are shell scripts. They wait for each other by FIFOs in $DIR: $DIR/a
@@ -200,14 +208,47 @@ TEST_F(LauncherTest, WhatARankSaysOfItselfIsShown) {
 }
 
 TEST_F(LauncherTest, TheCoordinatorKnowsBetterWhoWasFirst) {
-  calls_.told.emplace();
-  calls_.told->rank = 1;
-  calls_.told->status = MakeError(ErrorCode::kPeerLost, "rank 1 is silent");
+  calls_.told = Silent(1);
   const LaunchResult result =
       MustLaunch("[ $RANK = 1 ] && exec sleep 1000; exit 138");
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(result.exit_code, 138);
   EXPECT_THAT(err_,
               HasSubstr("rank 1 failed first: WEFT-7001: rank 1 is silent"));
+}
+
+// A rank that is stopped is lost; it is woken by what asks it to end, and may
+// end by that before it learns why.
+TEST_F(LauncherTest, HowItEndsThatWasAskedToIsNotTheResult) {
+  job_.asked_ns = kVeryLong;
+  calls_.told = Silent(1);
+  for (const char* asleep : {
+           "kill -STOP $$",
+           "trap 'exit 143' TERM; kill -STOP $$; sleep 1000 & wait",
+           "trap 'exit 0' TERM; kill -STOP $$; sleep 1000 & wait",
+       }) {
+    SCOPED_TRACE(asleep);
+    err_.clear();
+    const LaunchResult result = MustLaunch(absl::StrCat(
+        "if [ $RANK = 1 ]; then echo $$ > $DIR/a; ", asleep, "; exit 9; fi; ",
+        "read pid < $DIR/a; ",
+        "until grep -q '^State:.T' /proc/$pid/status; do :; done; exit 138"));
+    EXPECT_EQ(result.exit_code, 138);
+    EXPECT_THAT(err_,
+                HasSubstr("rank 1 failed first: WEFT-7001: rank 1 is silent"));
+  }
+}
+
+// What it says itself counts, however late.
+TEST_F(LauncherTest, WhoWasAskedMayFailWithACauseOfItsOwn) {
+  job_.asked_ns = kVeryLong;
+  calls_.told = Silent(1);
+  const LaunchResult result = MustLaunch(
+      "[ $RANK = 1 ] || { read x < $DIR/a; exit 138; }; "
+      "trap 'echo \"{\\\"code\\\": \\\"WEFT-6001\\\"}\" > "
+      "$WEFT_ERROR_FILE; exit 7' TERM; "
+      "echo go > $DIR/a; sleep 1000 & wait");
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_THAT(err_, HasSubstr("rank 1 failed first, on host : WEFT-6001: "));
 }
 
 TEST_F(LauncherTest, WhoDoesNotListenIsKilled) {
@@ -278,6 +319,16 @@ TEST_F(LauncherTest, ASecondInterruptKillsAtOnce) {
       "read x < $DIR/b; kill -INT $PPID; exec sleep 1000; fi; "
       "read x < $DIR/a; kill -INT $PPID; sleep 1000 & wait; sleep 1000");
   EXPECT_EQ(result.stop_signal, SIGINT);
+}
+
+// As a shell between does.
+TEST_F(LauncherTest, TheCodeOfTheSignalIsTheSignal) {
+  grace_ns_ = kVeryLong;
+  const LaunchResult result =
+      MustLaunch(StopScript("USR1", "TERM", "exit 143"));
+  EXPECT_EQ(result.stop_signal, SIGTERM);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(err_, "");
 }
 
 TEST_F(LauncherTest, AFailureWhileStoppingIsAFailure) {
@@ -548,13 +599,59 @@ TEST(FindFirstCauseTest, ARankOfAnotherHost) {
 }
 
 TEST(FindFirstCauseTest, NeverZero) {
+  const FirstCause cause = FindFirstCause(
+      RealOs(), "/nowhere", {End(0, 138, 1), End(1, 0, 0)}, Silent(1));
+  EXPECT_EQ(cause.exit_code, 138);
+  EXPECT_EQ(cause.message, "WEFT-7001: rank 1 is silent");
+}
+
+TEST(FindFirstCauseTest, WhoWasAskedHasTheCodeOfWhatWasTold) {
+  RankEnd killed = End(1, 0, 1, /*asked=*/true);
+  for (int number : {SIGTERM, SIGKILL}) {
+    killed.end.signal = number;
+    const std::vector<RankEnd> ends = {End(0, 138, 0), killed};
+    EXPECT_EQ(FindFirstCause(RealOs(), "/nowhere", ends, Silent(1)).exit_code,
+              138);
+    runtime::JobFailure told = Silent(1);
+    told.status = MakeError(ErrorCode::kNotFinite, "loss is nan");
+    EXPECT_EQ(FindFirstCause(RealOs(), "/nowhere", ends, told).exit_code, 7);
+  }
+  // Nobody here ended by itself, and the cause is of another host.
+  EXPECT_EQ(FindFirstCause(RealOs(), "/nowhere", {killed}, Silent(7)).exit_code,
+            138);
+}
+
+TEST(FindFirstCauseTest, WhoDidNotComeHasNotFailedFirst) {
   runtime::JobFailure told;
   told.rank = 1;
-  told.status = MakeError(ErrorCode::kPeerLost, "rank 1 has gone");
-  const FirstCause cause = FindFirstCause(RealOs(), "/nowhere",
-                                          {End(0, 138, 1), End(1, 0, 0)}, told);
+  told.status =
+      MakeError(ErrorCode::kPeerLost, "after 60 s these have not come: 1");
+  told.came = false;
+  const FirstCause cause =
+      FindFirstCause(RealOs(), "/nowhere",
+                     {End(0, 138, 0), End(1, 143, 1, /*asked=*/true)}, told);
   EXPECT_EQ(cause.exit_code, 138);
-  EXPECT_EQ(cause.message, "WEFT-7001: rank 1 has gone");
+  EXPECT_EQ(ReportLines(cause)[0],
+            "rank 1 did not come: WEFT-7001: after 60 s these have not come: "
+            "1");
+}
+
+// The coordinator knows of a silent rank at which step it was silent, the rank
+// itself how far it came.
+TEST(FindFirstCauseTest, AStoppedRankIsAtOneStep) {
+  const std::string directory =
+      JoinPath(::testing::TempDir(), absl::StrCat("one-step-", getpid()));
+  ASSERT_TRUE(RealOs().MakeDirectories(directory).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(RealOs(), ErrorFile(directory, 1),
+                          R"({"code": "WEFT-7001", "host": "n1", "step": 13,
+                              "message": "silent for 1 s, at step 12, act 3"})")
+          .ok());
+  const FirstCause cause = FindFirstCause(
+      RealOs(), directory, {End(0, 138, 0), End(1, 138, 1)}, Silent(1));
+  EXPECT_EQ(ReportLines(cause)[0],
+            "rank 1 failed first, on host n1: WEFT-7001: silent for 1 s, at "
+            "step 12, act 3");
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ struct ChildEnd {
   int signal = 0;  // that ended it; 0: it ended by itself
 
   bool ok() const { return exit_code == 0 && signal == 0; }
+  // As shells give it: 128 + n for signal n.
+  int code() const { return signal != 0 ? 128 + signal : exit_code; }
+  // It died of the signal or, as shells do that got it, ended with its code.
+  bool ended_by(int number) const { return code() == 128 + number; }
 };
 
 class Child {

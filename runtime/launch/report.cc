@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,14 +15,10 @@ namespace weft::launch {
 namespace {
 
 constexpr uint64_t kMaxErrorFile = uint64_t{1} << 20;
-constexpr int kBySignal = 128;
+constexpr absl::string_view kAtStep = " at step ";
 
 int ExitCodeOfLostPeer() {
   return ExitCodeOf(MakeError(ErrorCode::kPeerLost, ""));
-}
-
-int CodeOf(const ChildEnd& end) {
-  return end.signal != 0 ? kBySignal + end.signal : end.exit_code;
 }
 
 // Those who only lost somebody come last, then who was asked to end.
@@ -73,10 +70,25 @@ std::optional<Told> ReadError(Os& os, const std::string& path) {
   told.where = absl::StrCat(", on host ", word("host"));
   told.cause = word("cause");
   auto step = json.find("step");
-  if (step != json.end() && step->is_number_unsigned()) {
-    absl::StrAppend(&told.where, " at step ", step->get<uint64_t>());
+  // Where the message names one, that is the one it is about.
+  if (step != json.end() && step->is_number_unsigned() &&
+      !absl::StrContains(told.message, kAtStep)) {
+    absl::StrAppend(&told.where, kAtStep, step->get<uint64_t>());
   }
   return told;
+}
+
+// Whether a rank that lost another one heard a cause that would come again: of
+// another host's rank a launcher knows only what its own ranks heard.
+bool HeardThatItWould(Os& os, const std::string& error_directory,
+                      const std::vector<RankEnd>& ends) {
+  for (const RankEnd& end : ends) {
+    if (end.end.exit_code != ExitCodeOfLostPeer()) continue;
+    const std::optional<Told> heard =
+        ReadError(os, ErrorFile(error_directory, end.rank));
+    if (heard.has_value() && WouldComeAgain(heard->cause)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -101,6 +113,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
       });
   FirstCause cause;
   cause.rank = told.has_value() ? told->rank : first->rank;
+  cause.came = !told.has_value() || told->came;
   bool here = false;
   for (const RankEnd& end : ends) {
     if (end.rank == cause.rank) {
@@ -108,20 +121,18 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
       here = true;
     }
   }
-  cause.exit_code = CodeOf(first->end);
-  if (cause.exit_code == 0) cause.exit_code = ExitCodeOfLostPeer();
+  // How one ended that was asked to tells of who asked, not of the cause.
+  const bool by_itself = !first->asked && !first->end.ok();
+  if (by_itself) {
+    cause.exit_code = first->end.code();
+  } else {
+    cause.exit_code = here && told.has_value() ? ExitCodeOf(told->status)
+                                               : ExitCodeOfLostPeer();
+  }
   cause.would_come_again =
       WouldComeAgain(cause.exit_code) ||
-      (told.has_value() && WouldComeAgain(ExitCodeOf(told->status)));
-  // Of another host's rank this launcher knows only what its own ranks heard.
-  for (const RankEnd& end : ends) {
-    if (end.end.exit_code != ExitCodeOfLostPeer()) continue;
-    const std::optional<Told> heard =
-        ReadError(os, ErrorFile(error_directory, end.rank));
-    if (heard.has_value() && WouldComeAgain(heard->cause)) {
-      cause.would_come_again = true;
-    }
-  }
+      (told.has_value() && WouldComeAgain(ExitCodeOf(told->status))) ||
+      HeardThatItWould(os, error_directory, ends);
   std::optional<Told> own;
   // A rank that was killed has left nothing, or what an earlier one left.
   if (here && first->end.signal == 0) {
@@ -130,9 +141,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
   if (own.has_value()) {
     cause.message = own->message;
     cause.where = own->where;
-  } else if (here && !first->asked && !first->end.ok()) {
-    cause.message = absl::StrCat("it ", HowItEnded(first->end));
-  } else if (told.has_value()) {
+  } else if (told.has_value() && !(here && by_itself)) {
     cause.message = absl::StrCat(ErrorName(ErrorCodeOf(told->status)), ": ",
                                  told->status.message());
   } else {
@@ -146,7 +155,8 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
 
 std::vector<std::string> ReportLines(const FirstCause& cause) {
   std::vector<std::string> lines;
-  lines.push_back(absl::StrCat("rank ", cause.rank, " failed first",
+  lines.push_back(absl::StrCat("rank ", cause.rank,
+                               cause.came ? " failed first" : " did not come",
                                cause.where, ": ", cause.message));
   if (cause.others > 0) {
     lines.push_back(absl::StrCat(cause.others, " other rank",

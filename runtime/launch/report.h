@@ -3,7 +3,7 @@
 //
 //   FirstCause cause = FindFirstCause(os, error_files, ends, told);
 //   for (const std::string& line : ReportLines(cause)) ...
-//     rank 2 failed first, on host n1 at step 12: WEFT-6001: loss is nan ...
+//     rank 2 failed first, on host n1: WEFT-6001: loss is nan at step 13 ...
 //     7 other ranks stopped because of it
 //
 // A rank says itself how it failed, in its error file; of one that could not,
@@ -27,9 +27,13 @@ namespace weft::launch {
 
 struct FirstCause {
   uint32_t rank = 0;
+  bool came = true;     // false: it is the one that the others waited for
   std::string message;  // "WEFT-6001: loss is nan at step 13"
-  std::string where;    // ", on host n1 at step 12"; empty: not known
-  int exit_code = 1;    // of the rank, 128 + n for signal n; never 0
+  std::string where;    // ", on host n1"; with " at step 12" where the message
+                        // names none; empty: not known
+  // Of the rank, 128 + n for signal n. Of one that this launcher asked to end:
+  // of what the coordinator was told, else that of a lost peer. Never 0.
+  int exit_code = 1;
   uint32_t others = 0;  // that stopped because of it
   // All would come to the same end if it were started again: what the user
   // asked for cannot be done.

@@ -437,7 +437,7 @@ void Meeting::Decide(uint32_t rank, ErrorCode code, const std::string& text,
     named = absl::StrCat(NameOf(rank), " failed with ", ErrorName(code), ": ",
                          text);
   }
-  failure_ = JobFailure{rank, MakeError(code, named)};
+  failure_ = JobFailure{rank, MakeError(code, named), !absent_given_up_};
   told_.set_rank(rank);
   told_.set_code(static_cast<uint32_t>(code));
   told_.set_text(named);

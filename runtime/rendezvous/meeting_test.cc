@@ -276,6 +276,7 @@ TEST_F(MeetingTest, WhoIsMissingIsNamed) {
   EXPECT_EQ(Failure(),
             "after 60 s these ranks have not come: 1, 3 (2 of 4 are there)");
   EXPECT_TRUE(Last(12).failure().common());
+  EXPECT_FALSE(meeting_->failure()->came);
   meeting_->Left(10, now_);
   meeting_->Left(12, now_);
   EXPECT_TRUE(meeting_->over());

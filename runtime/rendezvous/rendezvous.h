@@ -39,6 +39,7 @@ inline bool IsOfAnotherRank(const absl::Status& status) {
 struct JobFailure {
   uint32_t rank = 0;    // whose failure it is
   absl::Status status;  // names the rank
+  bool came = true;     // false: the others waited for it in vain
 };
 
 // How far a rank is.
