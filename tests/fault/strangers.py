@@ -19,16 +19,16 @@ import struct
 import time
 
 import ranks
-from eavesdropper import Eavesdropper, Impostor
+from eavesdropper import PREFACE, Eavesdropper
+from impostors import (NOBODY, GrpcImpostor, ShmImpostor, shm_encode,
+                       shm_knock)
 from ranks import Failed, Job, wait_for
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
 ACK = END_STREAM = 1
 END_HEADERS = 4
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F",
             "00000000000000000000000001000000")
-MAGIC = 0x6D687377  # of frames of transport/shm
 
 
 def varint(value):
@@ -236,18 +236,11 @@ class Visitors:
 
     def at_door(self):
         """Of shared memory: noise, or a frame of the right form."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-            s.settimeout(10)
-            s.connect(self.random.choice(self.doors))
-            if self.random.random() < 0.5:
-                with contextlib.suppress(ConnectionError):
-                    s.send(self.noise())
-            else:
-                head = struct.pack("=6I4Q6I", MAGIC, 1, 1, 1, 3, 1, 0, 1, 1,
-                                   4096, 64, 65536, 0, 0, 0, 0)
-                s.send(head + os.urandom(64).hex()[:64].encode() + bytes(352))
-            with contextlib.suppress(ConnectionError):
-                s.recv(4096)  # its end, or a refusal
+        packet = self.noise()
+        if self.random.random() < 0.5:
+            address = os.urandom(16).hex().encode()
+            packet = shm_encode(dict(NOBODY, address=address))
+        shm_knock(self.random.choice(self.doors), packet)
 
 
 def secret_is_nowhere(job, secret):
@@ -264,17 +257,24 @@ def secret_is_nowhere(job, secret):
                 raise Failed(f"the secret is in {path}")
 
 
-def eavesdrop(transport):
-    """Nobody where there is nothing to hear, or it may not be."""
-    with contextlib.suppress(PermissionError):
-        return Eavesdropper() if transport == "grpc" else None
-    print("nobody eavesdrops: that may not be here")
-    return None
+def eavesdrop():
+    try:
+        return Eavesdropper()
+    except PermissionError:
+        print("nobody eavesdrops: that may not be here")
+        return None
+
+
+def impostor_of(transport, eavesdropper, secret):
+    if transport == "shm":
+        return ShmImpostor(eavesdropper)
+    return GrpcImpostor(lambda port: Call(port, "/weft.Transport/Stream"),
+                        eavesdropper, secret)
 
 
 def campaign(transport, settings):
     job = Job(settings.weft, settings.root)
-    eavesdropper = eavesdrop(transport)
+    eavesdropper = eavesdrop()
     try:
         secret = os.urandom(16).hex().encode()
         path = job.folder / "secret"
@@ -295,9 +295,7 @@ def campaign(transport, settings):
             if not visitors.doors:
                 raise Failed("no door of shared memory")
             kinds += [visitors.at_door] * 3
-        impostor = eavesdropper and Impostor(
-            lambda port: Call(port, "/weft.Transport/Stream"), eavesdropper,
-            secret)
+        impostor = eavesdropper and impostor_of(transport, eavesdropper, secret)
         if impostor:
             kinds += impostor.visits()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
