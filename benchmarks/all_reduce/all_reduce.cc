@@ -6,9 +6,11 @@
 //
 //   all_reduce --transport=PATH/libweft_shm.so --cpu=PATH/libweft_cpu.so
 //       [--ranks=2] [--algorithm=auto] [--mapped=16384] [--size=4KiB]
+//       [--times=1]
 //
-// Without a size it takes all of them. Process r runs on core r modulo the
-// cores. RESULT lines of rank 0 (benchmarks/result.h).
+// Without a size it takes all of them; `times` as many periods, and no limit,
+// are for a profiler. Process r runs on core r modulo
+// the cores. RESULT lines of rank 0 (benchmarks/result.h).
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,8 +79,11 @@ class Nowhere : public runtime::SinkConsumer {
 using Flags = std::map<std::string, std::string>;
 
 Flags ParseFlags(int argc, char** argv) {
-  Flags flags = {
-      {"ranks", "2"}, {"algorithm", "auto"}, {"mapped", "16384"}, {"size", ""}};
+  Flags flags = {{"ranks", "2"},
+                 {"algorithm", "auto"},
+                 {"mapped", "16384"},
+                 {"size", ""},
+                 {"times", "1"}};
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const size_t equals = flag.find('=');
@@ -98,9 +103,11 @@ int64_t Number(const Flags& flags, const std::string& name) {
 
 std::vector<Size> SizesOf(const Flags& flags) {
   std::vector<Size> sizes;
-  for (const Size& size : kSizes) {
+  for (Size size : kSizes) {
     const std::string& only = flags.at("size");
-    if (only.empty() || only == size.name) sizes.push_back(size);
+    if (!only.empty() && only != size.name) continue;
+    size.periods *= static_cast<uint64_t>(Number(flags, "times"));
+    sizes.push_back(size);
   }
   return sizes;
 }
@@ -182,7 +189,7 @@ class Rank {
     runtime::SessionOptions options;
     // Who waits for a rank on the same core lets it have that.
     options.spin_ns = ranks_ > std::thread::hardware_concurrency() ? 0 : 20'000;
-    options.periods_in_flight = 48;  // the control thread is on the same core
+    options.periods_in_flight = 240;  // the control thread is on the same core
     options.wire.emplace();
     options.wire->transports = {{&transport_, {}}};
     options.wire->rendezvous = meeting_.get();
@@ -342,7 +349,7 @@ int Main(int argc, char** argv) {
     Rank(flags, rank).Run();
     return 0;
   }
-  if (ranks == 2 || ranks == 4) {
+  if ((ranks == 2 || ranks == 4) && flags.at("times") == "1") {
     for (const Size& size : SizesOf(flags)) {
       PrintResult("all_reduce", absl::StrCat("limit p", ranks), size.name,
                   Limit(ranks, size.bytes).Microseconds(size.periods), "us");

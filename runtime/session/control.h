@@ -24,9 +24,6 @@
 
 namespace weft::runtime {
 
-// Reports of periods under way must fit into a worker's share of the mailbox.
-inline constexpr uint32_t kMaxPeriodsInFlight = 48;
-
 class Control {
  public:
   // `stop`: ends the run early when set; may be null. `word` is posted, too,

@@ -88,7 +88,9 @@ absl::Status Wire::ConnectAll(const WireOptions& options) {
 absl::Status Wire::ChooseDomains(std::vector<size_t>* theirs) {
   std::vector<TransportOffer> mine;
   for (const std::unique_ptr<Domain>& domain : domains_) {
-    mine.push_back({domain->info().name, domain->info().locality});
+    const TransportInfo& info = domain->info();
+    mine.push_back(
+        {info.name, info.locality, info.eager_max, info.eager_credits});
   }
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<std::string> texts,
@@ -108,6 +110,10 @@ absl::Status Wire::ChooseDomains(std::vector<size_t>* theirs) {
     }
     link.domain = domains_[chosen.first].get();
     (*theirs)[r] = chosen.second;
+    link.mine = {mine[chosen.first].eager_max,
+                 mine[chosen.first].eager_credits};
+    link.theirs = {other[chosen.second].eager_max,
+                   other[chosen.second].eager_credits};
   }
   for (std::unique_ptr<Domain>& domain : domains_) {
     if (!Uses(domain.get())) domain.reset();

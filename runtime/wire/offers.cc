@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -36,6 +37,8 @@ std::string OffersText(const std::vector<TransportOffer>& offers) {
   for (const TransportOffer& offer : offers) {
     fields.push_back(offer.name);
     fields.push_back(offer.locality);
+    fields.push_back(absl::StrCat(offer.eager_max));
+    fields.push_back(absl::StrCat(offer.eager_credits));
   }
   return JoinFields(fields);
 }
@@ -44,13 +47,20 @@ absl::StatusOr<std::vector<TransportOffer>> ParseOffers(
     absl::string_view text) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> fields,
                         SplitFields(text));
-  if (fields.size() % 2 != 0) {
+  if (fields.size() % 4 != 0) {
     return MakeError(ErrorCode::kTransportFailed,
                      absl::StrCat(fields.size(), " words of transports"));
   }
   std::vector<TransportOffer> offers;
-  for (size_t i = 0; i < fields.size(); i += 2) {
-    offers.push_back({fields[i], fields[i + 1]});
+  for (size_t i = 0; i < fields.size(); i += 4) {
+    TransportOffer offer{fields[i], fields[i + 1]};
+    if (!absl::SimpleAtoi(fields[i + 2], &offer.eager_max) ||
+        !absl::SimpleAtoi(fields[i + 3], &offer.eager_credits)) {
+      return MakeError(
+          ErrorCode::kTransportFailed,
+          absl::StrCat("bounds of '", offer.name, "' that are no numbers"));
+    }
+    offers.push_back(std::move(offer));
   }
   return offers;
 }

@@ -28,6 +28,9 @@ absl::StatusOr<std::vector<std::string>> SplitFields(absl::string_view text);
 struct TransportOffer {
   std::string name;      // of the plugin
   std::string locality;  // equal strings: ranks may reach each other
+  // Of what it sends: as TransportInfo.
+  uint64_t eager_max = 0;
+  uint32_t eager_credits = 0;
 };
 
 std::string OffersText(const std::vector<TransportOffer>& offers);

@@ -35,7 +35,7 @@ class RogueTest : public WireTest {
       endpoint_ = event.endpoint;
       ASSERT_TRUE(meeting_->AllGather(1, "wire/connected", "").ok());
     };
-    const auto statuses = Connect(2, {}, rogue);
+    const auto statuses = Connect(2, kFewCredits, rogue);
     ASSERT_TRUE(statuses[0].ok()) << statuses[0];
   }
   void Say(uint64_t tag, const void* data, uint64_t bytes) {

@@ -91,7 +91,7 @@ absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
 absl::Status ProgramWire::Tell(const Message& message) {
   const uint32_t c = message.destination.index();
   Channel& channel = channels_[c];
-  if (!channel.receives) return absl::OkStatus();
+  if (!channel.receives || channel.ahead != 0) return absl::OkStatus();
   Frame& owed = channel.owed;
   if (owed.count == 0) {
     owed = {Frame::kCredit, message.copy,     0,
@@ -117,6 +117,17 @@ absl::Status ProgramWire::Flush() {
   }
   owing_.clear();
   return absl::OkStatus();
+}
+
+void ProgramWire::Grant(Channel* channel) {
+  Message credit = channel->arrival;
+  while (channel->credits < channel->sends + channel->copies &&
+         channel->credits < channel->met + channel->ahead) {
+    credit.Set(static_cast<uint16_t>(channel->credits % channel->copies),
+               channel->credits);
+    ++channel->credits;
+    Deliver(credit);
+  }
 }
 
 absl::Status ProgramWire::SendCredits(Channel* channel) {
@@ -178,6 +189,7 @@ absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
   channel.bytes = bytes;
   channel.sent.emplace_back();
   ++channel.sends;
+  if (channel.ahead != 0) Grant(&channel);
   return absl::OkStatus();
 }
 
@@ -244,6 +256,12 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     program->worker_of_stream_.push_back(
         static_cast<uint16_t>(stream.worker()));
   }
+  const std::vector<uint32_t> ahead =
+      SendsAhead(plan, [&](const plan::Channel& channel) {
+        const Link& link = links_[LinkIndex(channel.peer())];
+        if (ValuesTogether(channel) != 0) return EagerBounds();
+        return channel.receives() ? link.theirs : link.mine;
+      });
   for (const plan::Channel& from : plan.channels()) {
     const auto c = static_cast<uint32_t>(program->channels_.size());
     if (from.id() <= kLastTag ||
@@ -260,6 +278,7 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
     channel.link = LinkIndex(from.peer());
     channel.eager_max = links_[channel.link].domain->info().eager_max;
     channel.together = ValuesTogether(from);
+    channel.ahead = ahead[c];
     channel.value_bytes = plan::CarriedBytes(from);
     if (channel.receives && channel.together == 0) {
       links_[channel.link].receives += channel.copies;
@@ -287,6 +306,9 @@ absl::StatusOr<std::unique_ptr<ProgramWire>> Wire::AddProgram(
         task.kind() == plan::Task::RECV ? plan::DataRegister(view, c)
                                         : plan::CreditRegister(view, c),
         0, 0);
+  }
+  for (ProgramWire::Channel& channel : program->channels_) {
+    if (!channel.receives && channel.ahead != 0) program->Grant(&channel);
   }
   return program;
 }
@@ -488,7 +510,8 @@ absl::StatusOr<std::pair<ProgramWire*, uint32_t>> Wire::ChannelOf(
   const ProgramWire::Channel& channel = program->channels_[it->second.second];
   const bool values = kind == Frame::kValues;
   if (&links_[channel.link] != &link || frame.count == 0 ||
-      channel.receives != values || (values && channel.together == 0)) {
+      channel.receives != values || channel.ahead != 0 ||
+      (values && channel.together == 0)) {
     return BadFrame(link.rank, absl::StrCat("does not fit ", channel.name));
   }
   return std::make_pair(program, it->second.second);
@@ -557,6 +580,10 @@ void Wire::OnArrival(ProgramWire* program, uint32_t c) {
 
 void Wire::OnSent(ProgramWire* program, uint32_t c) {
   ProgramWire::Channel& channel = program->channels_[c];
+  if (channel.ahead != 0) {
+    ++channel.met;
+    program->Grant(&channel);
+  }
   if (channel.sent.empty()) return;
   const ProgramWire::Sent sent = std::move(channel.sent.front());
   channel.sent.pop_front();

@@ -29,6 +29,9 @@
 // completes. Receives never wait: a program that could have more of them under
 // way than the transport takes is refused.
 //
+// Small values go ahead of their receives (ahead.h): the wire itself gives SEND
+// the credits, and takes none from the far end.
+//
 // Of several transports each pair of ranks takes the first that both have and
 // that joins them (offers.h); those that no pair takes are closed again.
 //
@@ -63,6 +66,7 @@
 #include "runtime/bus/futex_word.h"
 #include "runtime/bus/port.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "runtime/wire/ahead.h"
 #include "runtime/wire/frame.h"
 #include "runtime/wire/shared_values.h"
 
@@ -136,10 +140,13 @@ class ProgramWire {
     std::string name;        // for messages
     actor::Message arrival;  // to RECV, or the credit to SEND
     uint64_t arrived = 0;
-    Frame owed;             // credits that the far end was not told of
-    bool listed = false;    // in owing_
-    uint64_t credits = 0;   // that came, of which
-    uint64_t sends = 0;     // so many were used
+    Frame owed;            // credits that the far end was not told of
+    bool listed = false;   // in owing_
+    uint64_t credits = 0;  // that came, of which
+    uint64_t sends = 0;    // so many were used
+    // SENDs that may be without their receive; 0: each has heard of it.
+    uint32_t ahead = 0;
+    uint64_t met = 0;       // of `ahead`: those that have their receive
     bool queued = false;    // the last Send waits for the transport
     uint64_t bytes = 0;     // of the last Send or Post
     std::deque<Sent> sent;  // not complete yet, in order
@@ -147,6 +154,8 @@ class ProgramWire {
 
   ProgramWire(Wire* wire, uint32_t number, std::vector<Port> ports)
       : wire_(*wire), number_(number), ports_(std::move(ports)) {}
+  // Gives SEND the credits that no message tells of.
+  void Grant(Channel* channel);
   absl::Status SendCredits(Channel* channel);
   absl::Status SendValues(Channel* channel);
   // What is kept back goes out in Flush.
@@ -250,8 +259,9 @@ class Wire {
     Domain* domain = nullptr;
     uint64_t endpoint = 0;
     bool up = false;
-    std::deque<Op> waiting;  // the transport was full
-    uint64_t receives = 0;   // that may be under way at once
+    EagerBounds mine, theirs;  // of what this rank, and the other, sends
+    std::deque<Op> waiting;    // the transport was full
+    uint64_t receives = 0;     // that may be under way at once
     std::vector<Frame> frames;
     std::vector<ValueFrame> values;  // empty: none may come
     LastWords last_words;

@@ -43,6 +43,8 @@ inline constexpr uint64_t kLong = 60'000'000'000;
 inline constexpr int kPatience = 50'000'000;  // polls for what must come
 inline constexpr uint64_t kChannel = 77;
 inline constexpr uint32_t kEpoch = 5;
+// Too few for SENDs to go ahead of their receives: credits are told.
+inline const Options kFewCredits = {{"eager_credits", "2"}};
 
 inline const Transport* LoadTransport(const std::string& name) {
   absl::StatusOr<const Plugin*> plugin =

@@ -20,8 +20,9 @@ using actor::Message;
 using ::testing::HasSubstr;
 
 TEST_F(WireTest, CreditsAndDataBecomeRequests) {
-  for (const Options& options :
-       {Options{}, Options{{"delay_max", "5"}, {"delay_seed", "3"}}}) {
+  for (const Options& options : {kFewCredits, Options{{"eager_credits", "2"},
+                                                      {"delay_max", "5"},
+                                                      {"delay_seed", "3"}}}) {
     ConnectPair(/*copies=*/2, options);
     plan::ActorSpecOptions spec;
     const actor::ActorId send = plan::ActorIdOf(*sender().view, 1, spec);
@@ -61,7 +62,8 @@ TEST_F(WireTest, CreditsOfSmallValuesShareFrames) {
                                          {3, 4, {1, 2, 3}},
                                          {6, 4, {0, 0, 3, 3, 3, 6}}}) {
     SCOPED_TRACE(absl::StrCat(c.copies, " of ", c.bytes));
-    ConnectPair(c.copies, {{"eager_max", "512"}}, c.bytes);
+    ConnectPair(c.copies, {{"eager_max", "512"}, {"eager_credits", "6"}},
+                c.bytes);
     std::vector<std::string> memory(c.told.size(), std::string(c.bytes, '-'));
     const auto look = [&] {
       bool any = false;
@@ -121,7 +123,7 @@ TEST_F(WireTest, SmallValuesGoTogether) {
 
 // What is for the worker that polls needs no mailbox.
 TEST_F(WireTest, WhatComesGoesToTheQueueOfWhoPolls) {
-  ConnectPair(/*copies=*/2);
+  ConnectPair(/*copies=*/2, kFewCredits);
   plan::ActorSpecOptions options;
   options.channels = true;
   auto table = actor::ActorTable::Create(
@@ -153,7 +155,8 @@ TEST_F(WireTest, WithoutANotificationSomeTransportsAreNotLookedAt) {
                         Case{Shm(), 7, true}}) {
     SCOPED_TRACE(absl::StrCat(c.transport.info().name, " ", c.token));
     token_ = c.token;
-    transports_ = {{{&c.transport, {}}}, {{&c.transport, {}}}};
+    transports_ = {{{&c.transport, kFewCredits}},
+                   {{&c.transport, kFewCredits}}};
     ConnectPair(/*copies=*/2);
     uint32_t memory = 0;
     Grant(&memory, 4, 0, 0);
@@ -168,7 +171,7 @@ TEST_F(WireTest, WithoutANotificationSomeTransportsAreNotLookedAt) {
 }
 
 TEST_F(WireTest, SmallSendsHoldNothingBack) {
-  ConnectPair(1);
+  ConnectPair(1, kFewCredits);
   uint32_t value = 1;
   ASSERT_TRUE(sender().program->Send(0, &value, 4).ok());
   const Message ack = Message::Ack({0}, 0, 0, 0);
@@ -185,7 +188,7 @@ TEST_F(WireTest, SmallSendsHoldNothingBack) {
 }
 
 TEST_F(WireTest, LargeSendsHoldTheirAcksUntilTheyAreOut) {
-  ConnectPair(2, {{"eager_max", "1000"}});
+  ConnectPair(2, {{"eager_max", "1000"}}, /*bytes=*/5000);
   ProgramWire& out = *sender().program;
   const std::vector<std::string> data = {std::string(5000, 'a'),
                                          std::string(5000, 'b')};
@@ -306,7 +309,7 @@ TEST_F(WireTest, PlansOfAnotherRankAreRefused) {
 }
 
 TEST_F(WireTest, OneChannelIsOfOneProgram) {
-  ConnectPair(1);
+  ConnectPair(1, kFewCredits);
   auto again = sender().wire->AddProgram(
       *sender().view, 100, {Port{sender().box.get(), sender().word.get()}});
   EXPECT_TRUE(IsError(again.status(), ErrorCode::kBadPlan)) << again.status();
@@ -442,23 +445,27 @@ TEST(OffersTest, TheFirstThatBothHaveAndThatReaches) {
 }
 
 TEST(OffersTest, TextsOfOffers) {
-  const Offers offers = {{"shm", std::string("a\0b \xff", 5)}, {"grpc", ""}};
+  const Offers offers = {{"shm", std::string("a\0b \xff", 5), 4096, 64},
+                         {"grpc", ""}};
   auto parsed = ParseOffers(OffersText(offers));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   ASSERT_EQ(parsed->size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ((*parsed)[i].name, offers[i].name);
     EXPECT_EQ((*parsed)[i].locality, offers[i].locality);
+    EXPECT_EQ((*parsed)[i].eager_max, offers[i].eager_max);
+    EXPECT_EQ((*parsed)[i].eager_credits, offers[i].eager_credits);
   }
-  for (const char* bad : {"", "61", "6", "61 6z", "61 62 63"}) {
+  for (const char* bad :
+       {"", "61", "6", "61 6z", "61 62 63", "61 62", "61 62 30 61"}) {
     EXPECT_FALSE(ParseOffers(bad).ok()) << bad;
   }
 }
 
 // What goes between two ranks goes by what these two chose.
 TEST_F(WireTest, EachPairTakesItsBestTransport) {
-  const WireTransport loopback{&Loopback(), {}};
-  const WireTransport shm{&Shm(), {}};
+  const WireTransport loopback{&Loopback(), kFewCredits};
+  const WireTransport shm{&Shm(), kFewCredits};
   struct Case {
     std::vector<std::vector<WireTransport>> transports;
     std::vector<std::string> described;

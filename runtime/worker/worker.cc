@@ -37,8 +37,7 @@ Worker::Worker(const Config& config, actor::ActorTable table)
       executor_(*config.executor),
       table_(std::move(table)),
       local_(table_.queue_bound() + kControlMessages),
-      effects_(table_.effects_size(), &local_),
-      owed_(kControlMessages, 0) {
+      effects_(table_.effects_size(), &local_) {
   if (config_.channels != nullptr) {
     config_.channels->Attach(config_.number, &table_, &local_);
   }

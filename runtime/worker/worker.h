@@ -35,6 +35,7 @@
 #define WEFT_RUNTIME_WORKER_WORKER_H_
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -60,6 +61,11 @@ namespace weft::runtime {
 
 // Messages of control that a mailbox must hold besides those of the protocol.
 inline constexpr uint32_t kControlMessages = 64;
+
+// Periods that may be under way, and what a worker may have reported of them,
+// and of itself, before control looks: its share of control's mailbox.
+inline constexpr uint32_t kMaxPeriodsInFlight = 240;
+inline constexpr uint32_t kReports = 256;
 
 // The worker that drives the wire.
 inline constexpr uint32_t kWireWorker = 0;
@@ -222,7 +228,7 @@ class Worker {
   uint64_t first_period_ = 0;
   uint64_t finished_ = 0;  // periods of the table seen finished
   // Streams, and the wire, that still owe period p, at p modulo the size.
-  std::vector<uint32_t> owed_;
+  std::array<uint32_t, kReports> owed_{};
   // Periods that are done but for what is on its way out: (period, holds).
   std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;

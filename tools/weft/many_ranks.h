@@ -25,7 +25,7 @@
 namespace weft {
 
 // Of what ranks tell each other besides a plugin's own frames.
-inline constexpr uint32_t kRankWireVersion = 2;
+inline constexpr uint32_t kRankWireVersion = 3;
 
 // kBadValue for options that only one rank can have.
 absl::Status CheckManyRanks(const TrainOptions& options);
