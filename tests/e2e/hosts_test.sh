@@ -113,6 +113,10 @@ if /usr/bin/python3 -c 'import ssl' 2>/dev/null; then
     knocked=$((knocked + 1))
   done
   [ "$knocked" -gt 0 ] || fail "no doors: $doors"
+  # A stranger is no news: the ranks' output has their own lines only.
+  for r in 0 1 2 3; do
+    ! grep -v '^weft: ' "$here/err$r" || fail "rank $r talks of strangers"
+  done
   kill -TERM "${pid[0]}"
   for r in 0 1 2 3; do
     wait "${pid[r]}"

@@ -1,5 +1,6 @@
 // Ports: the thread, the server and the channels behind them. See stream.h.
 #include <grpc/grpc.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -52,10 +53,20 @@ std::string Bracketed(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
+// What gRPC has to say of strangers is no news, and whose connections fail is
+// told by events. Who asks gRPC for more than errors (GRPC_VERBOSITY) hears it.
+void Quiet() {
+  if (gpr_should_log(GPR_LOG_SEVERITY_INFO)) return;
+  gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
 // gRPC's own threads and descriptors go with the last port of the process.
 class Library {
  public:
-  Library() { grpc_init(); }
+  Library() {
+    grpc_init();
+    Quiet();
+  }
   ~Library() { grpc_shutdown_blocking(); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;

@@ -210,6 +210,21 @@ TEST_P(SecurityTest, OthersAreKeptOut) {
   EXPECT_TRUE(TryConnect(*a, *b, address).ok());
 }
 
+// gRPC would write of each handshake that fails.
+TEST_P(SecurityTest, StrangersLeaveNoLine) {
+  const JobAuthority authority = JobAuthority::Make(1).value();
+  const JobAuthority another = JobAuthority::Make(1).value();
+  auto b = Open(Tls(1, authority, 1));
+  const std::string address = b->domain().Listen().value();
+  testing::internal::CaptureStderr();
+  for (const DomainConfig& config : {Config(0, 2), Tls(0, another, 0)}) {
+    auto a = Open(config);
+    EXPECT_TRUE(Is(TryConnect(*a, *b, address), ErrorCode::kPeerLost));
+  }
+  b.reset();  // with what it might still say
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_P(SecurityTest, ListensInPublicOnlyWithBoth) {
   const JobAuthority authority = JobAuthority::Make(1).value();
   const std::pair<std::string, std::string> everywhere[] = {
