@@ -37,7 +37,6 @@ Control::Control(Program* program,
       word_(*word),
       options_(options),
       stop_(stop),
-      ahead_(stop == nullptr ? kMaxPeriodsInFlight : options.periods_in_flight),
       finished_(program->workers().size(), 0),
       left_(program->workers().size(), false),
       no_memory_(MakeError(
@@ -85,7 +84,7 @@ absl::StatusOr<uint64_t> Control::RunToEnd(uint64_t first_step,
   for (size_t w = 0; w < finished_.size(); ++w) {
     Worker& worker = *program_.workers()[w];
     finished_[w] = worker.has_actors() ? first_ : ~uint64_t{0};
-    worker.Begin(first_step, ahead_ / 2 + 1);
+    worker.Begin(first_step);
     threads_[w]->Start(&worker);
     started_ = w + 1;
   }
@@ -151,10 +150,9 @@ void Control::ExtendLease() {
   const uint64_t slowest = SlowestFinished();
   stop_seen_ = stop_ != nullptr && stop_->load();
   if (!stop_seen_) {
-    uint64_t lease = std::min(end_, slowest + ahead_ + 1);
+    uint64_t lease = std::min(end_, slowest + options_.periods_in_flight + 1);
     if (lease > lease_) {
       lease_ = lease;
-      ++leases_;
       bool any = false;
       for (size_t w = 0; w < finished_.size(); ++w) {
         if (!program_.workers()[w]->has_actors()) continue;

@@ -41,8 +41,6 @@ class Control {
 
   // A worker did not leave in time.
   bool stuck() const { return stuck_; }
-  // Given so far.
-  uint64_t leases() const { return leases_; }
 
  private:
   absl::StatusOr<uint64_t> RunToEnd(uint64_t first_step, uint64_t periods);
@@ -67,14 +65,10 @@ class Control {
   FutexWord& word_;
   const SessionOptions& options_;
   const std::atomic<bool>* const stop_;
-  // Periods under way besides the slowest one. A short lease is for stopping
-  // soon, and to make it longer takes a switch of threads.
-  const uint64_t ahead_;
 
   uint64_t first_ = 0;  // period
   uint64_t end_ = 0;    // below which periods are wanted
   uint64_t lease_ = 0;
-  uint64_t leases_ = 0;
   std::vector<uint64_t> finished_;  // by worker; ~0 without actors
   size_t started_ = 0;              // workers
   std::vector<bool> left_;

@@ -211,6 +211,7 @@ absl::Status Program::MakeWorker(uint32_t number, actor::ActorTable table,
   config.ports = ports_;
   config.control = {control_box_.get(), resources.control_word};
   config.spin_ns = resources.spin_ns[number];
+  config.wake_periods = resources.wake_periods;
   config.drain_ns = resources.drain_ns;
   config.trace = traces_[number];
   config.profile = profiles_[number];

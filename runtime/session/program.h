@@ -52,6 +52,7 @@ class Program {
     std::vector<uint64_t> tokens;   // by worker
     std::vector<uint64_t> spin_ns;  // by worker
     FutexWord* control_word = nullptr;
+    uint64_t wake_periods = 0;
     uint64_t drain_ns = 0;
     TraceLog* trace = nullptr;
     ProfileLog* profile = nullptr;

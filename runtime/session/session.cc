@@ -47,7 +47,6 @@ struct Session::Impl {
   bool prepared = false;
   std::set<std::string, std::less<>> agreed;  // with the other ranks, on these
   uint64_t agreements = 0;                    // tried so far
-  uint64_t leases = 0;
 
   absl::Status Prepare();
   absl::Status Agree();
@@ -110,6 +109,7 @@ absl::Status Session::Impl::Prepare() {
     resources.tokens.push_back(thread->token());
   }
   resources.control_word = &control_word;
+  resources.wake_periods = options.periods_in_flight / 2 + 1;
   resources.drain_ns = options.drain_ns;
   resources.trace = options.trace;
   resources.profile = options.profile;
@@ -285,7 +285,6 @@ absl::StatusOr<uint64_t> Session::Run(absl::string_view program,
     GiveUp(s.broken);
   }
   if (control.stuck()) s.stuck = true;
-  s.leases += control.leases();
   return done;
 }
 
@@ -376,7 +375,6 @@ uint64_t Session::acts() const {
 Session::Stats Session::stats() const {
   Stats stats;
   stats.acts = acts();
-  stats.leases = impl_->leases;
   for (const auto& [name, program] : impl_->programs) {
     for (const auto& worker : program->workers()) {
       stats.launches += worker->launches();

@@ -20,9 +20,8 @@
 // A program runs under a lease: sources and variables may start a period only
 // while it lies below the lease, and the caller's thread, which is the control
 // thread during Run, keeps the lease `periods_in_flight + 1` periods ahead of
-// the slowest finished one, and far ahead where nothing may stop the run.
-// RequestStop() ends the extension, nothing else: all work of started periods
-// is done and state is at a period boundary.
+// the slowest finished one. RequestStop() ends the extension, nothing else: all
+// work of started periods is done and state is at a period boundary.
 //
 // Errors. A failure in any act stops every worker and is the result of Run: the
 // first cause, with the user's name of the node, the task, device, step and
@@ -60,8 +59,7 @@ class ProfileLog;
 class TraceLog;
 
 struct SessionOptions {
-  // Periods (steps) that may be under way besides the slowest one, in a run
-  // that RequestStop may end.
+  // Periods (steps) that may be under way besides the slowest one.
   uint32_t periods_in_flight = 2;
   // How long an idle worker spins before it sleeps, nanoseconds. kAutoSpin: as
   // runtime/session/spin.h finds it, by worker, from the process's cores.
@@ -162,7 +160,6 @@ class Session {
     uint64_t launches = 0;  // kernels and copies
     uint64_t hops = 0;      // messages to another worker
     uint64_t sleeps = 0;    // times that a worker went to sleep
-    uint64_t leases = 0;    // that control gave
   };
   Stats stats() const;
   // The acts alone, at any time once all programs are loaded. Thread-safe.

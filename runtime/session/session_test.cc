@@ -166,26 +166,6 @@ TEST(SessionTest, StopFinishesStartedStepsAndNoMore) {
   }
 }
 
-// Each lease takes a switch of threads, where there is one core for both.
-TEST(SessionTest, OneLeaseReachesFarWhereNothingMayStopTheRun) {
-  for (uint32_t io_worker : {0u, 1u}) {
-    Fixture f;
-    Shape shape;
-    shape.io_worker = io_worker;
-    f.Load(shape);
-    f.Run("init", 0, 1);
-    RunOptions to_the_end;
-    to_the_end.ignore_stop = true;
-    const uint64_t before = f.session->stats().leases;
-    EXPECT_EQ(*f.session->Run("train", 0, 40, to_the_end), 40u);
-    EXPECT_EQ(f.session->stats().leases - before, 1u);
-    EXPECT_EQ(*f.session->Run("train", 40, 200, to_the_end), 200u);
-    EXPECT_EQ(f.State("w"), Reference(0, 240, shape.micro).w);
-    f.Run("train", 240, 40);
-    EXPECT_GT(f.session->stats().leases - before, 5u);
-  }
-}
-
 // A rank of several may have no part in a program. If each of its periods
 // waited for something, this would take minutes.
 TEST(SessionTest, AProgramWithoutTasksIsDoneAtOnce) {

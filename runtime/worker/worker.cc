@@ -68,9 +68,8 @@ Worker::Worker(const Config& config, actor::ActorTable table)
   }
 }
 
-void Worker::Begin(uint64_t first_step, uint64_t wake_periods) {
+void Worker::Begin(uint64_t first_step) {
   first_step_ = first_step;
-  wake_periods_ = wake_periods;
   first_period_ = table_.periods_finished();
   finished_ = first_period_;
   leaving_ = Leaving::kNo;
@@ -475,7 +474,7 @@ void Worker::Report(MessageKind kind, uint64_t sequence) {
   message.reg = config_.number;
   message.sequence = sequence;
   const bool can_wait = kind == MessageKind::kFinished &&
-                        table_.lease() > sequence + wake_periods_;
+                        table_.lease() > sequence + config_.wake_periods;
   if (can_wait && config_.control.box->PushQuietly(message)) return;
   if (!can_wait) config_.control.box->Push(message);
   config_.control.word->Post();

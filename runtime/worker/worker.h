@@ -84,6 +84,9 @@ class Worker {
     std::vector<Port> ports;       // by worker
     Port control;
     uint64_t spin_ns = 0;
+    // Control is woken for a finished period only where the lease reaches no
+    // further than so many periods.
+    uint64_t wake_periods = ~uint64_t{0};
     uint64_t drain_ns = 0;
     WorkerTrace* trace = nullptr;
     WorkerProfile* profile = nullptr;
@@ -93,9 +96,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // The next period's step number. Control is woken for a finished period only
-  // where the lease reaches no further than `wake_periods` beyond it.
-  void Begin(uint64_t first_step, uint64_t wake_periods);
+  // The next period's step number.
+  void Begin(uint64_t first_step);
   void Run();
 
   bool has_actors() const { return table_.size() != 0; }
@@ -224,7 +226,6 @@ class Worker {
   std::vector<std::unique_ptr<AsyncStream>> async_;
 
   uint64_t first_step_ = 0;
-  uint64_t wake_periods_ = 0;
   uint64_t first_period_ = 0;
   uint64_t finished_ = 0;  // periods of the table seen finished
   // Streams, and the wire, that still owe period p, at p modulo the size.
