@@ -74,6 +74,8 @@ class Carrier : public Exchange<Carrier, Nothing, std::string> {
 
  private:
   friend Exchange;
+  friend Incoming;
+  friend Outgoing;
   void Say(const std::string& what, uint64_t id, const std::string& more = "") {
     said.push_back(what + " " + std::to_string(id) + more);
   }

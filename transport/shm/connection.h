@@ -113,6 +113,8 @@ class Connection
 
  private:
   friend Exchange;
+  friend Incoming;
+  friend Outgoing;
   void SayMessage(uint64_t id, Send* send);
   void SayClear(uint64_t id);
   void SayFin(uint64_t id, bool urgent, bool mismatch, uint64_t length);
