@@ -20,13 +20,13 @@ absl::StatusOr<Stream*> StreamPool::Get(Device* device, uint32_t worker,
   return stream.get();
 }
 
-absl::StatusOr<std::unique_ptr<Program>> Program::Load(const plan::Plan& plan,
+absl::StatusOr<std::unique_ptr<Program>> Program::Load(plan::Plan plan,
                                                        const Bindings& bindings,
                                                        uint32_t first_index,
                                                        SessionMemory* memory,
                                                        bool* reserved) {
   std::unique_ptr<Program> program(new Program());
-  program->plan_ = std::make_unique<plan::Plan>(plan);
+  program->plan_ = std::make_unique<plan::Plan>(std::move(plan));
   program->bindings_ = bindings;
   program->first_index_ = first_index;
   WEFT_ASSIGN_OR_RETURN(plan::PlanView view,

@@ -60,7 +60,7 @@ class Program {
   };
 
   // `first_index`: ActorId::index() of the plan's task 0.
-  static absl::StatusOr<std::unique_ptr<Program>> Load(const plan::Plan& plan,
+  static absl::StatusOr<std::unique_ptr<Program>> Load(plan::Plan plan,
                                                        const Bindings& bindings,
                                                        uint32_t first_index,
                                                        SessionMemory* memory,

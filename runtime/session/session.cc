@@ -238,6 +238,19 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
+namespace {
+
+plan::Plan JoinWorkers(plan::Plan plan, uint32_t most) {
+  if (most == 0 || plan.workers() <= most) return plan;
+  for (plan::Stream& stream : *plan.mutable_streams()) {
+    stream.set_worker(std::min(stream.worker(), most - 1));
+  }
+  plan.set_workers(most);
+  return plan;
+}
+
+}  // namespace
+
 absl::Status Session::LoadProgram(const plan::Plan& plan,
                                   const Bindings& bindings) {
   Impl& s = *impl_;
@@ -249,7 +262,8 @@ absl::Status Session::LoadProgram(const plan::Plan& plan,
   }
   bool reserved = false;
   absl::StatusOr<std::unique_ptr<Program>> loaded =
-      Program::Load(plan, bindings, s.next_index, s.memory.get(), &reserved);
+      Program::Load(JoinWorkers(plan, s.options.max_workers), bindings,
+                    s.next_index, s.memory.get(), &reserved);
   if (!loaded.ok()) {
     // The session's memory knows a program that there is not.
     if (reserved) s.broken = loaded.status();

@@ -65,6 +65,9 @@ struct SessionOptions {
   // runtime/session/spin.h finds it, by worker, from the process's cores.
   static constexpr uint64_t kAutoSpin = ~uint64_t{0};
   uint64_t spin_ns = kAutoSpin;
+  // Workers at most, 0: as many as a plan has. Those beyond are the last one,
+  // whose thread then waits where one of their readers or consumers does.
+  uint32_t max_workers = 0;
   // Ranks that share these cores, this one among them. Those of one process are
   // found.
   uint32_t ranks_on_cores = 1;

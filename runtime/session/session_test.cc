@@ -166,6 +166,23 @@ TEST(SessionTest, StopFinishesStartedStepsAndNoMore) {
   }
 }
 
+// Two workers on one core wait for each other's turn; one has no such turns.
+TEST(SessionTest, OneWorkerDoesTheWorkOfTwo) {
+  for (uint32_t most : {0u, 1u, 2u}) {
+    SessionOptions options;
+    options.max_workers = most;
+    Fixture f({}, false, options);
+    Shape shape;
+    shape.io_worker = 1;
+    f.Load(shape);
+    f.Run("init", 0, 1);
+    f.Run("train", 0, 20);
+    EXPECT_EQ(f.session->stats().hops == 0, most == 1);
+    EXPECT_EQ(f.rows.rows, Reference(0, 20, shape.micro).rows);
+    EXPECT_EQ(f.State("w"), Reference(0, 20, shape.micro).w);
+  }
+}
+
 // A rank of several may have no part in a program. If each of its periods
 // waited for something, this would take minutes.
 TEST(SessionTest, AProgramWithoutTasksIsDoneAtOnce) {

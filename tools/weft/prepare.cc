@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "runtime/data/image_data.h"
 #include "runtime/data/text_data.h"
+#include "runtime/pool/cores.h"
 #include "runtime/registers/memory.h"
 #include "runtime/session/device_oracle.h"
 #include "tools/weft/address_space.h"
@@ -297,14 +298,20 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   return out;
 }
 
-runtime::SessionOptions SessionOptionsOf(const Prepared& prepared) {
-  runtime::SessionOptions options;
-  options.on_worker_start = [&prepared](size_t worker) {
+runtime::SessionOptions SessionOptionsOf(const TrainOptions& options,
+                                         const Prepared& prepared) {
+  runtime::SessionOptions session;
+  session.on_worker_start = [&prepared](size_t worker) {
     if (worker == 0 && prepared.binds) {
       prepared.threads->BindCaller();
     }
   };
-  return options;
+  session.ranks_on_cores = options.link.ranks_on_cores;
+  // Who reads data waits for nothing but a core: without one of its own it
+  // would only make others give theirs up.
+  const uint32_t cores = runtime::AvailableCores(*options.os);
+  if (cores / session.ranks_on_cores <= 1) session.max_workers = 1;
+  return session;
 }
 
 }  // namespace weft

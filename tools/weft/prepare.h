@@ -61,8 +61,9 @@ absl::StatusOr<job::Job> ReadJob(const TrainOptions& options);
 absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                                   const job::Job& job);
 
-// How a session of these programs uses the threads.
-runtime::SessionOptions SessionOptionsOf(const Prepared& prepared);
+// How a session of these programs uses the threads and the cores.
+runtime::SessionOptions SessionOptionsOf(const TrainOptions& options,
+                                         const Prepared& prepared);
 
 }  // namespace weft
 

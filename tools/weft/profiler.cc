@@ -106,7 +106,8 @@ absl::StatusOr<runtime::ProfileReport> Profile(const TrainOptions& options,
   ScalarSinks sinks(
       TrainingMetrics(job),
       [](uint64_t, const ScalarSinks::Values&) { return absl::OkStatus(); });
-  runtime::SessionOptions session_options = SessionOptionsOf(*prepared);
+  runtime::SessionOptions session_options =
+      SessionOptionsOf(options, *prepared);
   session_options.profile = profiler->log();
   WEFT_ASSIGN_OR_RETURN(
       auto session,

@@ -92,9 +92,10 @@ absl::StatusOr<EvalResult> Evaluate(const TrainOptions& options) {
                       sums.Add(values);
                       return absl::OkStatus();
                     });
-  WEFT_ASSIGN_OR_RETURN(auto session,
-                        runtime::Session::Create(prepared->devices.pointers(),
-                                                 SessionOptionsOf(*prepared)));
+  WEFT_ASSIGN_OR_RETURN(
+      auto session,
+      runtime::Session::Create(prepared->devices.pointers(),
+                               SessionOptionsOf(options, *prepared)));
   runtime::Bindings eval = sinks.bindings();
   eval.sources["eval"] = prepared->eval_reader.get();
   WEFT_RETURN_IF_ERROR(session->LoadProgram(prepared->programs.plans.at("load"),

@@ -300,7 +300,8 @@ void TrainingRun::Describe() {
 }
 
 absl::Status TrainingRun::StartSession() {
-  runtime::SessionOptions session_options = SessionOptionsOf(*prepared_);
+  runtime::SessionOptions session_options =
+      SessionOptionsOf(options_, *prepared_);
   if (!job_.observe().trace_steps().empty()) {
     runtime::TraceLog::Options trace;
     ParseTraceSteps(job_.observe().trace_steps(), &trace.first_step,
@@ -320,7 +321,6 @@ absl::Status TrainingRun::StartSession() {
                           Profiler::Create(*prepared_, *options_.profile));
     session_options.profile = profiler_->log();
   }
-  session_options.ranks_on_cores = options_.link.ranks_on_cores;
   if (options_.link.rendezvous != nullptr) {
     session_options.wire.emplace();
     session_options.wire->transports = options_.link.transports;
