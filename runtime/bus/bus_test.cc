@@ -31,63 +31,6 @@ TEST(MailboxTest, DrainTakesABatchInOrder) {
   EXPECT_EQ(got.size(), 20u);
 }
 
-TEST(MailboxTest, AQuietPushStaysQuietWhereNobodyIsBehindIt) {
-  Mailbox<Note> box(4);
-  EXPECT_TRUE(box.PushQuietly({0, 0, {}}));
-  EXPECT_TRUE(box.PushQuietly({0, 1, {}}));
-  box.Push({0, 2, {}});
-  EXPECT_TRUE(box.PushQuietly({0, 3, {}}));
-  EXPECT_EQ(box.Drain([](const Note&) {}), 4u);
-}
-
-// The owner was woken while the place before was not filled, found nothing and
-// sleeps again: whoever fills that place must wake it.
-TEST(MailboxTest, AQuietPushThatHidAnotherWakes) {
-  Mailbox<Note> box(4);
-  const uint32_t place = box.Take();
-  box.Push({1, 0, {}});
-  EXPECT_TRUE(box.Empty());
-  EXPECT_FALSE(box.FillQuietly(place, {0, 0, {}}));
-  EXPECT_EQ(box.Drain([](const Note&) {}), 2u);
-}
-
-// One sender that never wakes of itself, one that wakes for every note: the
-// second must never find its note unread for want of a wake-up.
-TEST(MailboxTest, QuietAndLoudSendersLoseNoWakeUp) {
-  constexpr uint64_t kEach = 20000;
-  Mailbox<Note> box(4);
-  FutexWord word;
-  std::atomic<uint64_t> taken[2] = {};
-  auto send = [&](uint64_t p) {
-    for (uint64_t i = 0; i < kEach; ++i) {
-      while (i - taken[p].load(std::memory_order_acquire) >= 2) {
-        std::this_thread::yield();
-      }
-      if (p == 1) box.Push({p, i, {}});
-      if (p == 1 || !box.PushQuietly({p, i, {}})) word.Post();
-    }
-  };
-  std::thread quiet(send, 0), loud(send, 1);
-  while (taken[1].load() < kEach) {
-    const uint32_t n = box.Drain([&](const Note& note) {
-      taken[note.producer].fetch_add(1, std::memory_order_release);
-    });
-    if (n != 0) continue;
-    const uint32_t seen = word.Announce();
-    if (box.Empty() && taken[1].load() < kEach) {
-      EXPECT_TRUE(word.SleepFor(seen, 20'000'000'000u));
-    }
-    word.Awake();
-  }
-  loud.join();
-  while (taken[0].load() < kEach) {
-    box.Drain([&](const Note& note) {
-      taken[note.producer].fetch_add(1, std::memory_order_release);
-    });
-  }
-  quiet.join();
-}
-
 TEST(MailboxDeathTest, OverflowIsADefect) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   Mailbox<Note> box(2);

@@ -5,15 +5,6 @@
 //   word.Post();
 //   box.Drain([&](const Message& m) { ... });  // the owner
 //
-// A message that may lie there until something else wakes the owner:
-//
-//   if (!box.PushQuietly(m)) word.Post();
-//
-// Places are handed out in order, so a place that is taken but not yet filled
-// hides those behind it. A sender behind it may thus have woken the owner for
-// nothing; PushQuietly finds that out and then says that its message must wake
-// the owner after all.
-//
 // A message and its sequence number share one cache line, so a spinning owner
 // sees a message after a single transfer between cores. Producers only meet on
 // the counter that hands out places. The bound holds by construction of the
@@ -47,23 +38,8 @@ class Mailbox {
     }
   }
 
-  void Push(const T& item) { Fill(Take(), item); }
-
-  // False: the caller must wake the owner, as after Push.
-  [[nodiscard]] bool PushQuietly(const T& item) {
-    return FillQuietly(Take(), item);
-  }
-
-  // The halves of the two above, apart so that a test can stop in between.
-  uint32_t Take() { return tail_.fetch_add(1, std::memory_order_acq_rel); }
-  // True where nobody has taken a place behind this one. The read-modify-write
-  // orders the two senders: one that takes its place later sees this one
-  // filled, and so does the owner whom it wakes.
-  [[nodiscard]] bool FillQuietly(uint32_t place, const T& item) {
-    Fill(place, item);
-    return tail_.fetch_add(0, std::memory_order_acq_rel) == place + 1;
-  }
-  void Fill(uint32_t place, const T& item) {
+  void Push(const T& item) {
+    const uint32_t place = tail_.fetch_add(1, std::memory_order_relaxed);
     Slot& slot = slots_[place & mask_];
     // Free for this round: the owner has taken what lay here before.
     if (__builtin_expect(slot.sequence.load(std::memory_order_acquire) != place,

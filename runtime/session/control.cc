@@ -92,6 +92,7 @@ absl::StatusOr<uint64_t> Control::RunToEnd(uint64_t first_step,
   while (left_count_ < left_.size()) {
     uint32_t n = program_.control_box()->Drain(
         [this](const Message& message) { OnMessage(message); });
+    LookAtFinished();
     ExtendLease();
     if (left_count_ == left_.size()) break;
     if (n == 0) WaitForMessages();
@@ -167,13 +168,23 @@ void Control::ExtendLease() {
   Broadcast(Stop());
 }
 
+void Control::LookAtFinished() {
+  bool any = false;
+  for (size_t w = 0; w < finished_.size(); ++w) {
+    const uint64_t finished = program_.workers()[w]->finished();
+    if (finished <= finished_[w]) continue;
+    finished_[w] = finished;
+    any = true;
+  }
+  if (!any) return;
+  progress_ns_ = NowNs();
+  next_report_ns_ = progress_ns_ + options_.stall_report_ns;
+}
+
 void Control::OnMessage(const Message& message) {
   const size_t w = message.reg;
   switch (message.kind) {
-    case MessageKind::kFinished:
-      finished_[w] = std::max(finished_[w], message.sequence);
-      progress_ns_ = NowNs();
-      next_report_ns_ = progress_ns_ + options_.stall_report_ns;
+    case MessageKind::kFinished:  // as its worker says itself
       break;
     case MessageKind::kStop:
       Left(w);
@@ -238,6 +249,7 @@ absl::Status Control::PeerFailure() const {
 }
 
 void Control::CheckProgress() {
+  LookAtFinished();
   if (!program_.control_box()->Empty()) return;  // there is some
   const uint64_t now = NowNs();
   if (deadline_ns_ != 0 && now >= deadline_ns_) {

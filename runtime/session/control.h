@@ -46,6 +46,7 @@ class Control {
   absl::StatusOr<uint64_t> RunToEnd(uint64_t first_step, uint64_t periods);
   void CallBack();
   void Left(size_t worker);
+  void LookAtFinished();
   void OnMessage(const actor::Message& message);
   void Broadcast(const actor::Message& message);
   void ExtendLease();

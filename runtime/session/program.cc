@@ -134,9 +134,8 @@ absl::Status Program::Prepare(const Resources& resources) {
 absl::Status Program::MakeWorkers(const Resources& resources) {
   const uint32_t count = plan_->workers();
   std::vector<actor::ActorTable> tables;
-  // Every worker reports FINISHED for periods under way, and little else.
-  control_box_ =
-      std::make_unique<Mailbox<actor::Message>>(uint64_t{count} * kReports);
+  control_box_ = std::make_unique<Mailbox<actor::Message>>(uint64_t{count} *
+                                                           kControlMessages);
   for (uint32_t w = 0; w < count; ++w) {
     plan::ActorSpecOptions options;
     options.first_index = first_index_;

@@ -81,6 +81,11 @@ absl::Status Wire::ConnectAll(const WireOptions& options) {
             .status());
   }
   WEFT_RETURN_IF_ERROR(AwaitLinks(until));
+  // From the first such call on a transport leaves progress to who polls. A
+  // worker that always finds something would make none.
+  std::vector<FutexWord::Other> words;
+  WEFT_RETURN_IF_ERROR(SleepBegin(&words));
+  WEFT_RETURN_IF_ERROR(SleepEnd());
   // Nobody sends before all have posted the receives of frames.
   return rendezvous_.AllGather(rank_, "wire/connected", "").status();
 }

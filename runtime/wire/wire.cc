@@ -187,7 +187,6 @@ absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
   if (!posted.ok()) return Annotate(posted.status(), channel.name);
   channel.queued = !*posted;
   channel.bytes = bytes;
-  channel.sent.emplace_back();
   ++channel.sends;
   if (channel.ahead != 0) Grant(&channel);
   return absl::OkStatus();
@@ -198,7 +197,8 @@ bool ProgramWire::Hold(uint32_t c, absl::Span<const Message> messages) {
   // Small ones were copied when they were posted, or before.
   if (channel.together != 0) return false;
   if (!channel.queued && channel.bytes <= channel.eager_max) return false;
-  Sent& sent = channel.sent.back();
+  Sent& sent = channel.held.emplace_back();
+  sent.send = channel.sends;
   sent.hold = ++holds_;
   outstanding_.insert(sent.hold);
   for (const Message& m : messages) {
@@ -580,14 +580,11 @@ void Wire::OnArrival(ProgramWire* program, uint32_t c) {
 
 void Wire::OnSent(ProgramWire* program, uint32_t c) {
   ProgramWire::Channel& channel = program->channels_[c];
-  if (channel.ahead != 0) {
-    ++channel.met;
-    program->Grant(&channel);
-  }
-  if (channel.sent.empty()) return;
-  const ProgramWire::Sent sent = std::move(channel.sent.front());
-  channel.sent.pop_front();
-  if (sent.hold == 0) return;
+  ++channel.met;
+  if (channel.ahead != 0) program->Grant(&channel);
+  if (channel.held.empty() || channel.held.front().send != channel.met) return;
+  const ProgramWire::Sent sent = std::move(channel.held.front());
+  channel.held.pop_front();
   program->outstanding_.erase(sent.hold);
   for (const Message& m : sent.messages) program->Deliver(m);
 }

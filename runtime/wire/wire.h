@@ -121,8 +121,10 @@ class ProgramWire {
 
  private:
   friend class Wire;
+  // What a SEND has to say once it is complete.
   struct Sent {
-    uint64_t hold = 0;  // number, from 1; 0: none
+    uint64_t send = 0;  // of the channel, from 1
+    uint64_t hold = 0;  // number, from 1
     std::vector<actor::Message> messages;
   };
   struct Channel {
@@ -144,12 +146,12 @@ class ProgramWire {
     bool listed = false;   // in owing_
     uint64_t credits = 0;  // that came, of which
     uint64_t sends = 0;    // so many were used
+    uint64_t met = 0;      // and so many are complete
     // SENDs that may be without their receive; 0: each has heard of it.
     uint32_t ahead = 0;
-    uint64_t met = 0;       // of `ahead`: those that have their receive
     bool queued = false;    // the last Send waits for the transport
     uint64_t bytes = 0;     // of the last Send or Post
-    std::deque<Sent> sent;  // not complete yet, in order
+    std::deque<Sent> held;  // not complete yet, in order
   };
 
   ProgramWire(Wire* wire, uint32_t number, std::vector<Port> ports)

@@ -108,7 +108,7 @@ void Worker::WriteReport() {
     report_ = absl::StrCat("worker ", config_.number, ":\n",
                            absl::StrJoin(lines, "\n"));
   }
-  Report(actor::MessageKind::kStart, 0);
+  Report(actor::MessageKind::kStart);
 }
 
 }  // namespace weft::runtime

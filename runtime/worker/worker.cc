@@ -106,7 +106,7 @@ void Worker::Run() {
                                table_.credits_out(), " copies away"));
   }
   if (profile_ != nullptr) profile_->AddRun(NowNs() - begin_ns);
-  Report(MessageKind::kStop, finished_);
+  Report(MessageKind::kStop);
 }
 
 // `message` lies in the queue and is not looked at after the first act, whose
@@ -257,13 +257,13 @@ void Worker::OnPeriodsFinished() {
     ++owed;
     sending_.emplace_back(finished_, config_.channels->holds() + 1);
   }
-  if (owed == 0) Report(MessageKind::kFinished, finished_);
+  if (owed == 0) Finished(finished_);
 }
 
 void Worker::Release(const Held& held) {
   if (held.message.kind != MessageKind::kFinished) return Route(held.message);
   if (--owed_[held.message.sequence % owed_.size()] == 0) {
-    Report(MessageKind::kFinished, held.message.sequence);
+    Finished(held.message.sequence);
   }
 }
 
@@ -274,7 +274,7 @@ void Worker::ReleaseFinished() {
     const uint64_t period = sending_.front().first;
     sending_.pop_front();
     if (--owed_[period % owed_.size()] == 0) {
-      Report(MessageKind::kFinished, period);
+      Finished(period);
     }
   }
 }
@@ -378,6 +378,7 @@ void Worker::Wait() {
         nap_ns_ = kFirstNapNs;
         return;
       }
+      CpuRelax();
       if (n % 128 != 0) continue;
       uint64_t now = NowNs();
       if (until == 0) until = now + config_.spin_ns;
@@ -451,7 +452,7 @@ void Worker::Fail(absl::Status status) {
   leaving_ = Leaving::kAbort;
   if (!failure_.ok()) return;
   failure_ = std::move(status);
-  Report(MessageKind::kAbort, 0);
+  Report(MessageKind::kAbort);
 }
 
 std::vector<std::string> Worker::DrainStreams(uint64_t deadline_ns) {
@@ -468,15 +469,21 @@ std::vector<std::string> Worker::DrainStreams(uint64_t deadline_ns) {
   return late;
 }
 
-void Worker::Report(MessageKind kind, uint64_t sequence) {
+void Worker::Finished(uint64_t period) {
+  if (period <= reported_.load(std::memory_order_relaxed)) return;
+  reported_.store(period, std::memory_order_release);
+  const uint64_t lease = table_.lease();
+  if (lease > period + config_.wake_periods) return;
+  if (period < lease && told_lease_ == lease) return;
+  told_lease_ = lease;
+  Report(MessageKind::kFinished);
+}
+
+void Worker::Report(MessageKind kind) {
   Message message;
   message.kind = kind;
   message.reg = config_.number;
-  message.sequence = sequence;
-  const bool can_wait = kind == MessageKind::kFinished &&
-                        table_.lease() > sequence + config_.wake_periods;
-  if (can_wait && config_.control.box->PushQuietly(message)) return;
-  if (!can_wait) config_.control.box->Push(message);
+  config_.control.box->Push(message);
   config_.control.word->Post();
 }
 

@@ -20,10 +20,11 @@
 //   worker.Begin(/*first_step=*/0);
 //   worker.Run();     // on its thread; until control says STOP or ABORT
 //
-// To control it reports, as messages with `reg` = its number:
-//   FINISHED  its actors have made their acts of the periods below `sequence`,
-//             and its devices have done them; while the lease reaches far, it
-//             lies there until something else wakes control
+// That its actors have made their acts of some periods, and its devices have
+// done them, finished() says. To control it reports, as messages with `reg` =
+// its number:
+//   FINISHED  there is little left of the lease, or nothing: once for each of
+//             the two
 //   ABORT     an act failed: failure() says how
 //   STOP      it has left Run(), after a STOP or an ABORT
 //   START     report() is ready (after RequestReport)
@@ -62,10 +63,8 @@ namespace weft::runtime {
 // Messages of control that a mailbox must hold besides those of the protocol.
 inline constexpr uint32_t kControlMessages = 64;
 
-// Periods that may be under way, and what a worker may have reported of them,
-// and of itself, before control looks: its share of control's mailbox.
+// Periods that may be under way.
 inline constexpr uint32_t kMaxPeriodsInFlight = 240;
-inline constexpr uint32_t kReports = 256;
 
 // The worker that drives the wire.
 inline constexpr uint32_t kWireWorker = 0;
@@ -84,8 +83,8 @@ class Worker {
     std::vector<Port> ports;       // by worker
     Port control;
     uint64_t spin_ns = 0;
-    // Control is woken for a finished period only where the lease reaches no
-    // further than so many periods.
+    // Little is left of a lease that reaches no further than so many periods
+    // beyond what is finished.
     uint64_t wake_periods = ~uint64_t{0};
     uint64_t drain_ns = 0;
     WorkerTrace* trace = nullptr;
@@ -108,7 +107,10 @@ class Worker {
   std::vector<std::string> DrainStreams(uint64_t deadline_ns);
   // The same of the time after an abort; empty where all have.
   const std::vector<std::string>& undrained() const { return undrained_; }
-  // Of any thread.
+  // Of any thread. All periods below this are done.
+  uint64_t finished() const {
+    return reported_.load(std::memory_order_acquire);
+  }
   uint64_t acts() const { return acts_.load(std::memory_order_relaxed); }
   uint64_t launches() const { return launches_; }
   uint64_t hops() const { return hops_; }
@@ -208,7 +210,8 @@ class Worker {
   void Fail(absl::Status status);
   std::string DescribeActor(uint32_t actor, const char* what) const;
   void WriteReport();
-  void Report(actor::MessageKind kind, uint64_t sequence);
+  void Finished(uint64_t period);
+  void Report(actor::MessageKind kind);
   uint64_t StepOf(uint64_t period) const {
     return first_step_ + (period - first_period_);
   }
@@ -229,7 +232,7 @@ class Worker {
   uint64_t first_period_ = 0;
   uint64_t finished_ = 0;  // periods of the table seen finished
   // Streams, and the wire, that still owe period p, at p modulo the size.
-  std::array<uint32_t, kReports> owed_{};
+  std::array<uint32_t, 2 * kMaxPeriodsInFlight> owed_{};
   // Periods that are done but for what is on its way out: (period, holds).
   std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;
@@ -246,7 +249,10 @@ class Worker {
   std::vector<std::string> undrained_;
   uint64_t refused_ = 0;  // messages of which the table has told
 
-  std::atomic<uint64_t> acts_{0};  // which this worker alone changes
+  // Which this worker alone changes.
+  std::atomic<uint64_t> acts_{0};
+  std::atomic<uint64_t> reported_{0};
+  uint64_t told_lease_ = 0;  // that little is left of it
   uint64_t launches_ = 0;
   uint64_t hops_ = 0;
 

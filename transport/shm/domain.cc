@@ -47,7 +47,10 @@ weft_transport_info Describe(const Options& options) {
 }
 
 ShmDomain::Locked::Locked(ShmDomain* domain, bool tells)
-    : domain_(domain), tells_(tells), lock_(domain->mu_) {
+    : domain_(domain),
+      tells_(tells),
+      lock_(domain->mu_),
+      was_quiet_(domain->quiet_.load(std::memory_order_relaxed)) {
   domain_->quiet_.store(false, std::memory_order_relaxed);
 }
 
@@ -157,7 +160,11 @@ void ShmDomain::CloseEndpoint(weft_endpoint ep, bool abort) {
 
 weft_code ShmDomain::Post(const weft_transport_op& op, weft_status* status) {
   Locked lock(this);
-  return Find(op.ep).Post(op, status);
+  Connection& connection = Find(op.ep);
+  const weft_code code = connection.Post(op, status);
+  // Nothing else was touched.
+  lock.set_quiet(lock.was_quiet() && mailbox_.empty() && connection.quiet());
+  return code;
 }
 
 bool ShmDomain::ProgressAll(Lock* lock, bool soon) {

@@ -105,12 +105,15 @@ class ShmDomain : public weft_sdk::TransportDomain {
     Locked& operator=(const Locked&) = delete;
 
     Lock* lock() { return &lock_; }
+    // Whether all was quiet before.
+    bool was_quiet() const { return was_quiet_; }
     void set_quiet(bool quiet) { quiet_ = quiet; }
 
    private:
     ShmDomain* const domain_;
     const bool tells_;
     Lock lock_;
+    const bool was_quiet_;
     bool quiet_ = false;
   };
   enum class Watched { kWakeup, kDoor, kVisit, kEndpoint, kProcess };
