@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "plugins/host/test_plugins.h"
 #include "transport/grpc/other_side.h"
+#include "transport/testing/deaths.h"
 
 namespace weft {
 namespace {
@@ -46,20 +47,6 @@ std::unique_ptr<Node> Join(const std::string& job, const std::string& address) {
   return node;
 }
 
-bool Up(const Node& node) { return node.Last(Kind::kEndpointDown) == nullptr; }
-
-// Until it is killed: large messages both ways, small ones one way.
-void Flood(Node& node) {
-  const std::string ours = Pattern(7, kLarge);
-  std::string into(kLarge, '\0');
-  for (uint64_t i = 0; Up(node); ++i) {
-    const uint64_t recv = node.Recv(1, 2, &into);
-    node.Send(1, 3, ours);
-    node.Send(1, 4, Pattern(i, 100), /*urgent=*/true);
-    PumpThese({&node}, [&] { return node.done(recv) || !Up(node); });
-  }
-}
-
 // Sends back what comes on tag 1, until the peer closes.
 void Echo(Node& node) {
   std::string bytes(5, '\0');
@@ -80,7 +67,7 @@ int RunRankZero(char** words) {
     left = node.release();
     EXPECT_TRUE(Up(*left));
   } else {
-    what == "flood" ? Flood(*node) : Echo(*node);
+    what == "flood" ? Flood(*node, 1, kLarge) : Echo(*node);
   }
   return 0;
 }
@@ -96,33 +83,7 @@ TEST_P(GrpcTest, AKilledPeerIsReportedAtOnce) {
     auto node = Open(config);
     OtherProcess other("flood", Job(), node->domain().Listen().value());
     PumpThese({node.get()}, [&] { return node->connected(0); });
-    const std::string ours = Pattern(8, kLarge);
-    std::string large(kLarge, '\0');
-    std::string small(100, '\0');
-    for (int i = 0; i < round; ++i) {
-      const uint64_t send = node->Send(0, 2, ours);
-      const uint64_t recv = node->Recv(0, 3, &large);
-      const uint64_t urgent = node->Recv(0, 4, &small);
-      PumpThese({node.get()}, [&] {
-        return node->done(send) && node->done(recv) && node->done(urgent);
-      });
-      EXPECT_EQ(large, Pattern(7, kLarge));
-      EXPECT_EQ(small, Pattern(i, 100));
-    }
-    // Three that cannot complete, and two that are most likely on their way.
-    const uint64_t late[] = {node->Send(0, 9, "x"), node->Send(0, 9, ours),
-                             node->Recv(0, 9, &small)};
-    node->Send(0, 2, ours);
-    node->Recv(0, 3, &large);
-    other.Kill();
-    PumpThese({node.get()}, [&] { return !Up(*node); });
-    EXPECT_TRUE(
-        Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kPeerLost));
-    for (uint64_t cookie : late) {
-      ASSERT_TRUE(node->done(cookie));
-      EXPECT_TRUE(Is(node->result(cookie).status, ErrorCode::kPeerLost));
-    }
-    EXPECT_EQ(node->outstanding(), 0u);
+    OutliveFlood(*node, 0, kLarge, round, [&] { other.Kill(); });
   }
 }
 

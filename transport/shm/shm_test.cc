@@ -22,6 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "transport/testing/deaths.h"
 #include "transport/testing/transport_test.h"
 
 namespace weft {
@@ -115,7 +116,24 @@ class OtherProcess {
   pid_t pid_;
 };
 
+// A key of shared memory as a message, of one size for all.
 constexpr size_t kKeyBytes = 250;
+constexpr uint64_t kKeyTag = 1;
+
+void GiveKey(Node& node, uint32_t rank, const SharedMemory& memory) {
+  std::string key = node.domain().PackShared(memory.mr).value();
+  key.resize(kKeyBytes, ' ');
+  node.Send(rank, kKeyTag, key);
+}
+
+MappedMemory MapGiven(Node& node, uint32_t rank) {
+  std::string key(kKeyBytes, '\0');
+  const uint64_t has_key = node.Recv(rank, kKeyTag, &key);
+  PumpThese({&node}, [&] { return node.done(has_key); });
+  return node.domain()
+      .Map(node.to(rank), std::string(absl::StripTrailingAsciiWhitespace(key)))
+      .value();
+}
 
 class ShmTest : public TransportTest {
  protected:
@@ -141,56 +159,14 @@ TEST_P(ShmTest, AKilledPeerIsReportedAndLeavesNothing) {
       auto node = Join(address);
       const SharedMemory memory = node->domain().AllocShared(5000).value();
       std::memset(memory.host, 'm', 5000);
-      std::string key = node->domain().PackShared(memory.mr).value();
-      key.resize(kKeyBytes, ' ');
-      node->Send(1, 1, key);
-      std::string into(kLarge, '\0');
-      const std::string theirs = Pattern(7, kLarge);
-      for (uint64_t i = 0;; ++i) {  // until it is killed
-        const uint64_t recv = node->Recv(1, 2, &into);
-        node->Send(1, 3, theirs);
-        node->Send(1, 4, Pattern(i, 100), /*urgent=*/true);
-        PumpThese({node.get()}, [&] { return node->done(recv); });
-      }
+      GiveKey(*node, 1, memory);
+      Flood(*node, 1, kLarge);
     });
     auto node = Open(Config(1, 2));
     other.Tell(node->domain().Listen().value());
     PumpThese({node.get()}, [&] { return node->connected(0); });
-    std::string key(kKeyBytes, '\0');
-    const uint64_t has_key = node->Recv(0, 1, &key);
-    PumpThese({node.get()}, [&] { return node->done(has_key); });
-    const MappedMemory mapped =
-        node->domain()
-            .Map(node->to(0),
-                 std::string(absl::StripTrailingAsciiWhitespace(key)))
-            .value();
-    const std::string ours = Pattern(8, kLarge);
-    std::string large(kLarge, '\0');
-    std::string small(100, '\0');
-    for (int i = 0; i < round; ++i) {
-      const uint64_t send = node->Send(0, 2, ours);
-      const uint64_t recv = node->Recv(0, 3, &large);
-      const uint64_t urgent = node->Recv(0, 4, &small);
-      PumpThese({node.get()}, [&] {
-        return node->done(send) && node->done(recv) && node->done(urgent);
-      });
-      EXPECT_EQ(large, Pattern(7, kLarge));
-      EXPECT_EQ(small, Pattern(i, 100));
-    }
-    // Three that cannot complete, and one that is most likely on its way.
-    const uint64_t late[] = {node->Send(0, 9, "x"), node->Send(0, 9, ours),
-                             node->Recv(0, 9, &small)};
-    node->Recv(0, 3, &large);
-    other.Kill();
-    PumpThese({node.get()},
-              [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
-    EXPECT_TRUE(
-        Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kPeerLost));
-    for (uint64_t cookie : late) {
-      ASSERT_TRUE(node->done(cookie));
-      EXPECT_TRUE(Is(node->result(cookie).status, ErrorCode::kPeerLost));
-    }
-    EXPECT_EQ(node->outstanding(), 0u);
+    const MappedMemory mapped = MapGiven(*node, 0);
+    OutliveFlood(*node, 0, kLarge, round, [&] { other.Kill(); });
     EXPECT_EQ(std::string(static_cast<const char*>(mapped.host), 5000),
               std::string(5000, 'm'))
         << "what is mapped outlives its owner";
@@ -238,14 +214,7 @@ TEST_P(ShmTest, OnlyTheOwnerWritesWhatPeersMap) {
 TEST_P(ShmTest, WhatAPeerWroteOutlivesIt) {
   OtherProcess other([&](const std::string& address) {
     auto node = Join(address);
-    std::string key(kKeyBytes, '\0');
-    const uint64_t has_key = node->Recv(1, 1, &key);
-    PumpThese({node.get()}, [&] { return node->done(has_key); });
-    const MappedMemory mapped =
-        node->domain()
-            .Map(node->to(1),
-                 std::string(absl::StripTrailingAsciiWhitespace(key)))
-            .value();
+    const MappedMemory mapped = MapGiven(*node, 1);
     std::memset(mapped.host, 'p', mapped.bytes);
     const uint64_t sent = node->Send(1, 2, "written");
     PumpThese({node.get()}, [&] { return node->done(sent); });
@@ -256,16 +225,13 @@ TEST_P(ShmTest, WhatAPeerWroteOutlivesIt) {
   PumpThese({node.get()}, [&] { return node->connected(0); });
   const SharedMemory memory =
       node->domain().AllocShared(100, /*writable=*/true).value();
-  std::string key = node->domain().PackShared(memory.mr).value();
-  key.resize(kKeyBytes, ' ');
-  node->Send(0, 1, key);
+  GiveKey(*node, 0, memory);
   std::string word(7, '\0');
   const uint64_t written = node->Recv(0, 2, &word);
   PumpThese({node.get()}, [&] { return node->done(written); });
   EXPECT_EQ(word, "written");
   other.Kill();
-  PumpThese({node.get()},
-            [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+  PumpThese({node.get()}, [&] { return !Up(*node); });
   EXPECT_EQ(std::string(static_cast<const char*>(memory.host), 100),
             std::string(100, 'p'));
   EXPECT_TRUE(node->domain().FreeShared(memory.mr).ok());
@@ -309,8 +275,7 @@ TEST_P(ShmTest, AKilledPeerComesBackInItsNextLifeOnly) {
   first->Tell(address);
   PumpThese({node.get()}, [&] { return node->connected(0); });
   first->Kill();
-  PumpThese({node.get()},
-            [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+  PumpThese({node.get()}, [&] { return !Up(*node); });
   same->Tell(address);
   PumpThese({node.get()},
             [&] { return node->Last(Kind::kRefused) != nullptr; });
@@ -337,8 +302,7 @@ TEST_P(ShmTest, APeerThatClosesIsNotLost) {
     std::string large(100'000, '\0');
     const uint64_t recv = node->Recv(0, 1, &large);
     const uint64_t never = node->Recv(0, 2, &large);
-    PumpThese({node.get()},
-              [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+    PumpThese({node.get()}, [&] { return !Up(*node); });
     EXPECT_TRUE(node->result(recv).status.ok());
     EXPECT_EQ(large, Pattern(1, 100'000));
     EXPECT_TRUE(Is(node->result(never).status, ErrorCode::kCancelled));
@@ -403,8 +367,7 @@ TEST_P(ShmTest, APeerThatLeavesItsSocketsToAChildIsLost) {
   const uint64_t never = node->Recv(0, 2, &into);
   PumpThese({node.get()}, [&] { return node->done(recv); });
   other.Kill();
-  PumpThese({node.get()},
-            [&] { return node->Last(Kind::kEndpointDown) != nullptr; });
+  PumpThese({node.get()}, [&] { return !Up(*node); });
   EXPECT_TRUE(
       Is(node->Last(Kind::kEndpointDown)->status, ErrorCode::kPeerLost));
   EXPECT_TRUE(Is(node->result(never).status, ErrorCode::kPeerLost));

@@ -116,6 +116,11 @@ class Node {
   std::vector<TransportEvent> others_;
 };
 
+// Of a node that was connected to one other: whether it is, still.
+inline bool Up(const Node& node) {
+  return node.Last(TransportEventKind::kEndpointDown) == nullptr;
+}
+
 using Nodes = std::vector<std::unique_ptr<Node>>;
 
 // Polls `nodes` until `finished`; fails after kPatience.
