@@ -208,9 +208,9 @@ absl::Status Wire::AwaitLinks(uint64_t until) {
 absl::Status Wire::OpenLink(Domain* domain, const TransportEvent& event) {
   Link* link = LinkOfRank(event.rank);
   if (link == nullptr || link->up || link->domain != domain) {
-    return MakeError(ErrorCode::kTransportFailed,
-                     absl::StrCat("rank ", rank_, ": a connection with rank ",
-                                  event.rank, " that nobody wants"));
+    // Another process in the name of a rank that is here, which stays.
+    domain->CloseEndpoint(event.endpoint, /*abort=*/true).IgnoreError();
+    return absl::OkStatus();
   }
   link->endpoint = event.endpoint;
   link->up = true;

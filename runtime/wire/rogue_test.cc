@@ -14,29 +14,44 @@ namespace weft::runtime {
 namespace {
 
 using namespace wire_testing;  // NOLINT
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A rank 1 that says whatever the test wants.
 class RogueTest : public WireTest {
  protected:
-  void ConnectRogue() {
+  // `ranks`: 2, or 3, of which it knows the last one's address.
+  void ConnectRogue(uint32_t ranks = 2) {
     const auto rogue = [&] {
-      DomainConfig config = OptionsOf(1, 2, meeting_.get(), {}).config;
+      DomainConfig config = OptionsOf(1, ranks, meeting_.get(), {}).config;
       domain_ = Loopback().Open(config).value();
-      const std::string address = domain_->Listen().value();
+      const std::string mine = domain_->Listen().value();
       ASSERT_TRUE(meeting_->AllGather(1, "wire/offers", LoopbackOffer()).ok());
-      ASSERT_TRUE(
-          meeting_->AllGather(1, "wire/address", JoinFields({address})).ok());
-      TransportEvent event;
-      while (domain_->Poll(absl::MakeSpan(&event, 1)).value() == 0) {
-        domain_->Wait(1'000'000).IgnoreError();
+      const std::vector<std::string> texts =
+          meeting_->AllGather(1, "wire/address", JoinFields({mine})).value();
+      if (ranks == 3) {
+        address_ = SplitFields(texts[2]).value()[0];
+        ASSERT_TRUE(domain_->Connect(2, address_).ok());
       }
-      ASSERT_EQ(event.kind, TransportEventKind::kAccepted);
-      endpoint_ = event.endpoint;
+      for (uint32_t others = 1; others < ranks; ++others) {
+        const TransportEvent event = Next(*domain_);
+        ASSERT_TRUE(event.status.ok()) << event.status;
+        if (event.kind == TransportEventKind::kAccepted) {
+          endpoint_ = event.endpoint;
+        }
+      }
       ASSERT_TRUE(meeting_->AllGather(1, "wire/connected", "").ok());
     };
-    const auto statuses = Connect(2, kFewCredits, rogue);
-    ASSERT_TRUE(statuses[0].ok()) << statuses[0];
+    for (const absl::Status& status : Connect(ranks, kFewCredits, rogue)) {
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+  static TransportEvent Next(Domain& domain) {
+    TransportEvent event;
+    while (domain.Poll(absl::MakeSpan(&event, 1)).value() == 0) {
+      domain.Wait(1'000'000).IgnoreError();
+    }
+    return event;
   }
   void Say(uint64_t tag, const void* data, uint64_t bytes) {
     auto posted = domain_->PostSend(endpoint_, tag, data, bytes, 0, true);
@@ -53,7 +68,8 @@ class RogueTest : public WireTest {
   }
 
   std::unique_ptr<Domain> domain_;
-  uint64_t endpoint_ = 0;
+  uint64_t endpoint_ = 0;  // to rank 0
+  std::string address_;    // of rank 2
 };
 
 TEST_F(RogueTest, BadFramesNameTheirRank) {
@@ -174,6 +190,26 @@ TEST_F(RogueTest, DataOfAnotherLengthNamesTheChannel) {
   EXPECT_TRUE(IsError(status, ErrorCode::kLengthMismatch)) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("channel 'x:0>1' from rank 1"));
+}
+
+// With all that a rank knows, and as a later life of it.
+TEST_F(RogueTest, WhoComesAsARankThatIsThereIsTurnedAway) {
+  ConnectRogue(3);
+  DomainConfig config = OptionsOf(1, 3, meeting_.get(), {}).config;
+  config.incarnation = 1;
+  std::unique_ptr<Domain> again = Loopback().Open(config).value();
+  ASSERT_TRUE(again->Connect(2, address_).ok());
+  std::vector<TransportEventKind> seen;
+  Pump([&] {
+    TransportEvent event;
+    if (again->Poll(absl::MakeSpan(&event, 1)).value() == 1) {
+      seen.push_back(event.kind);
+    }
+    return seen.size() == 2;
+  });
+  EXPECT_THAT(seen, ElementsAre(TransportEventKind::kConnected,
+                                TransportEventKind::kEndpointDown));
+  EXPECT_TRUE(Failure(2).ok());
 }
 
 TEST_F(RogueTest, LastWordsThatMakeNoSense) {

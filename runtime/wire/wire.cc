@@ -448,7 +448,8 @@ absl::Status Wire::OnEvent(Domain* domain, const TransportEvent& event) {
 
 absl::Status Wire::OnDown(Domain* domain, const TransportEvent& event) {
   Link* link = LinkOfEndpoint(domain, event.endpoint);
-  if (link != nullptr) link->up = false;
+  if (link == nullptr) return absl::OkStatus();  // it was turned away
+  link->up = false;
   if (event.status.ok()) return absl::OkStatus();
   return MakeError(
       ErrorCode::kPeerLost,
