@@ -25,6 +25,45 @@ inline bool ActorTable::Satisfied(const OutPort& port) const {
   return !(port.bits & kHome) || port.home == port.copies;
 }
 
+uint32_t ActorTable::ActRegularly(const Actor& a, uint64_t act,
+                                  Effects* effects) {
+  Effects::Outbox outbox(effects);
+  uint32_t blocked = a.leased && a.period >= lease_ ? 1 : 0;
+  OutPort* out = out_.data() + a.out_begin;
+  for (uint32_t k = 0; k < a.out_count; ++k, ++out) {
+    const uint16_t copy = out->next;
+    const auto next =
+        static_cast<uint16_t>(copy + 1 == out->copies ? 0 : copy + 1);
+    out->next = next;
+    effects->outputs_[k] = copy;
+    const Message* post = posts_.data() + out->posts;
+    for (uint32_t r = out->at_launch; r != 0; --r) {
+      outbox.AtLaunch(*post++)->Set(copy, act);
+    }
+    for (uint32_t r = out->at_tick; r != 0; --r) {
+      outbox.AtTick(*post++)->Set(copy, act);
+    }
+    if (out->alias || out->acks_per_copy == 0) continue;
+    --out->home;
+    ++credits_out_;
+    uint16_t* left = acks_left_.data() + out->acks;
+    left[copy] = out->acks_per_copy;
+    if (left[next] != 0) ++blocked;
+  }
+  InPort* in = in_.data() + a.in_begin;
+  for (uint32_t k = 0; k < a.in_count; ++k, ++in) {
+    const uint16_t copy = in->next;
+    in->next = static_cast<uint16_t>(copy + 1 == in->copies ? 0 : copy + 1);
+    effects->inputs_[k] = copy;
+    if (--in->pending == 0) ++blocked;
+    if (in->post == kNoPost) continue;
+    const Message& post = posts_[in->post];
+    (in->at_launch ? outbox.AtLaunch(post) : outbox.AtTick(post))
+        ->Set(copy, act);
+  }
+  return blocked;
+}
+
 uint32_t ActorTable::ActByPatterns(const Actor& a, uint64_t act,
                                    Effects* effects) {
   Effects::Outbox outbox(effects);

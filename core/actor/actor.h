@@ -196,6 +196,8 @@ class ActorTable {
     uint16_t at_launch = 0;
     uint16_t at_tick = 0;
     ActorKind kind = ActorKind::kCompute;
+    // As simple ones, but of any number of copies, and ports may say nothing.
+    bool regular = false;
   };
   static_assert(sizeof(Actor) == 64, "hot state of an actor: one cache line");
 
@@ -265,8 +267,10 @@ class ActorTable {
   inline uint32_t OnReq(const Message& message);
   inline uint32_t OnAck(const Message& message);
   // What an act does at the actor's ports. Returns how many of them lack
-  // something for the act after it. ActSimply: of simple actors.
+  // something for the act after it. ActSimply: of simple actors; ActRegularly:
+  // of regular ones.
   inline uint32_t ActSimply(const Actor& a, uint64_t act, Effects* effects);
+  uint32_t ActRegularly(const Actor& a, uint64_t act, Effects* effects);
   uint32_t ActByPatterns(const Actor& a, uint64_t act, Effects* effects);
   uint32_t ActOutput(OutPort* port, uint32_t k, uint64_t act, Effects* effects,
                      Effects::Outbox* outbox);

@@ -3,8 +3,9 @@
 //
 // Cost is the point of this file. A simple act (one copy everywhere, every act
 // alike; most are) touches the actor's line, its ports, and the messages that
-// it sends, which lie ready but for the number of the act. Whatever is not
-// simple follows patterns, in actor.cc. Nothing allocates.
+// it sends, which lie ready but for the number of the act. A regular act counts
+// copies besides; whatever else there is follows patterns, both in actor.cc.
+// Nothing allocates.
 //
 // Threading: see ActorTable. Ownership: none.
 #ifndef WEFT_CORE_ACTOR_ACTOR_INL_H_
@@ -133,6 +134,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::Act(uint32_t i,
   effects->ends_period_ = ends_period;
   effects->simple_ = a.simple;
   a.blocked = ABSL_PREDICT_TRUE(a.simple) ? ActSimply(a, act, effects)
+              : a.regular                 ? ActRegularly(a, act, effects)
                                           : ActByPatterns(a, act, effects);
   Stream& stream = streams_[a.stream];
   if (ABSL_PREDICT_TRUE(stream.ordered)) {

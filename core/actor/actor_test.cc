@@ -360,6 +360,35 @@ TEST(ActorTest, NothingLeavesAtLaunchOnAWire) {
                                        "ACK r1[0] -> recv at tick"));
 }
 
+// Where launches are done when they have returned all can be told at once, but
+// for what a wire still reads; and what is for another table goes another way.
+TEST(ActorTest, AllLeavesAtLaunchWhereWorkIsDoneByThen) {
+  SpecBuilder b;
+  const int io = b.Stream(false), compute = b.Stream(true);
+  b.Add("x", ActorKind::kSource, io);
+  b.Add("a", ActorKind::kCompute, compute);
+  b.Add("send", ActorKind::kSend, io);
+  b.Edge(0, 1, 0, {/*copies=*/2});
+  b.Edge(1, 2, 1);
+  TableSpec spec = b.Build();
+  for (StreamSpec& stream : spec.streams) stream.done_at_launch = true;
+  spec.actors[1].outputs[0].readers.push_back(
+      {ActorId::Make(0, 7, 7), /*host=*/false});
+  spec.actors[1].outputs[0].acks_per_copy = 2;
+  Scheduler s(spec);
+  s.table().SetLease(1);
+  s.TryAct("x");
+  s.DeliverAll();
+  s.TryAct("a");
+  EXPECT_EQ(s.last().at_launch().size(), 2u);
+  ASSERT_EQ(s.last().at_tick().size(), 1u);
+  EXPECT_EQ(s.last().at_tick()[0].destination, ActorId::Make(0, 7, 7));
+  s.DeliverAll();
+  s.TryAct("send");
+  EXPECT_EQ(s.last().at_launch().size(), 0u);
+  EXPECT_EQ(s.last().at_tick().size(), 1u);
+}
+
 TEST(ActorTest, CollectiveWaitsForItsPostsWhereItsStreamHasNoOrder) {
   for (bool ordered : {false, true}) {
     SpecBuilder b;

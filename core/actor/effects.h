@@ -7,8 +7,9 @@
 //   Launch(effects.actor(), effects.inputs(), effects.outputs());
 //   AtTick(stream, effects.at_tick());              // taken after the launch
 //
-// Messages that may leave at launch go to actors of the same stream, hence of
-// the same worker. With a queue, Act puts them there itself: nobody looks into
+// Messages that may leave at launch go to actors of the same stream, or of the
+// same table where all is done when the launch has returned; hence of the same
+// worker. With a queue, Act puts them there itself: nobody looks into
 // it before the launch has returned. Without one they lie in at_launch().
 //
 // Threading: thread-compatible. Valid until the next Act on it. Ownership:
@@ -65,7 +66,7 @@ class Effects {
     return {(simple_ ? zeros_ : outputs_).data(), num_outputs_};
   }
 
-  // For actors of the same stream: send after the launch. Empty with a queue.
+  // For actors of the same table: send after the launch. Empty with a queue.
   absl::Span<const Message> at_launch() const {
     return {at_launch_.data(), num_at_launch_};
   }

@@ -70,6 +70,9 @@ struct StreamSpec {
   // often as it acts in a period. Otherwise acts happen as they become ready.
   bool ordered = false;
   std::vector<uint32_t> order;  // indices into TableSpec::actors
+  // What its actors launch is done when the launch has returned, and nobody
+  // looks at a message before.
+  bool done_at_launch = false;
 };
 
 struct TableSpec {

@@ -145,6 +145,7 @@ struct ActorTable::Builder {
 
   // The release rule. `host`: the receiver looks at the data on the host.
   bool LeavesAtLaunch(const ActorSpec& from, ActorId to, bool host) const {
+    if (DoneAtLaunch(from) && index_.count(to.value) != 0) return true;
     if (host || !from.id.SameStream(to)) return false;
     // The order of the stream protects only work that is in it: neither what
     // the session or a wire does, nor, on a stream without order, the posts of
@@ -152,6 +153,16 @@ struct ActorTable::Builder {
     if (OutsideStreamOrder(from)) return false;
     auto it = index_.find(to.value);
     return it != index_.end() && !OutsideStreamOrder(spec.actors[it->second]);
+  }
+
+  bool DoneAtLaunch(const ActorSpec& actor) const {
+    // What these begin goes on.
+    if (actor.kind == ActorKind::kSend ||
+        actor.kind == ActorKind::kCollective) {
+      return false;
+    }
+    absl::StatusOr<uint32_t> stream = StreamOf(actor);
+    return stream.ok() && spec.streams[*stream].done_at_launch;
   }
 
   bool OutsideStreamOrder(const ActorSpec& actor) const {
@@ -197,6 +208,7 @@ struct ActorTable::Builder {
       }
     };
     a->simple = IsSimple(s);
+    a->regular = IsRegular(s);
     for (size_t k = 0; k < s.outputs.size(); ++k) {
       for (const ReaderSpec& reader : s.outputs[k].readers) {
         const Message m = Message::Req(reader.actor, s.outputs[k].reg, 0, 0);
@@ -237,6 +249,17 @@ struct ActorTable::Builder {
       messages += out.readers.size();
     }
     return messages <= 65535;
+  }
+
+  static bool IsRegular(const ActorSpec& s) {
+    const auto each_act = [](const auto& port) {
+      return Shortest(port.pattern) == EveryAct();
+    };
+    return std::all_of(s.inputs.begin(), s.inputs.end(),
+                       [&](const InputSpec& in) {
+                         return each_act(in) && in.ack_divisor == 1;
+                       }) &&
+           std::all_of(s.outputs.begin(), s.outputs.end(), each_act);
   }
 
   // Tells each message to which port of this table it goes, if to any.

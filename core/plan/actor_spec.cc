@@ -122,6 +122,9 @@ absl::StatusOr<actor::TableSpec> PlanToActorSpec(
     stream.rank = options.rank;
     stream.stream = s;
     stream.ordered = plan.streams(s).ordered();
+    const auto device = static_cast<int>(plan.streams(s).device());
+    stream.done_at_launch =
+        options.worker != kAllWorkers && plan.devices(device).inline_();
     for (uint32_t t : plan.streams(s).order()) {
       stream.order.push_back(local[t]);
     }

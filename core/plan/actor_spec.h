@@ -32,7 +32,8 @@ struct ActorSpecOptions {
   uint32_t rank = 0;
   // ActorId::index() of task 0: programs of a session have disjoint ids.
   uint32_t first_index = 0;
-  // Only the streams of this worker, with their tasks.
+  // Only the streams of this worker, with their tasks. It looks at messages
+  // between launches: what a device does within its calls is done by then.
   uint32_t worker = kAllWorkers;
   // With the ports to other ranks. Without, a SEND is where data ends, and a
   // RECV has it once its receive is posted: what this rank alone can say.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -53,10 +54,11 @@ ProgramWire::~ProgramWire() {
     if (it == wire_.channels_.end() || it->second.first != number_) continue;
     wire_.channels_.erase(it);
     // What still waits for the transport is of memory that may go now.
-    std::deque<Wire::Op>& waiting = wire_.links_[channel.link].waiting;
-    waiting.erase(std::remove_if(
-                      waiting.begin(), waiting.end(),
-                      [&](const Wire::Op& op) { return op.tag == channel.id; }),
+    std::deque<Wire::Waiting>& waiting = wire_.links_[channel.link].waiting;
+    waiting.erase(std::remove_if(waiting.begin(), waiting.end(),
+                                 [&](const Wire::Waiting& w) {
+                                   return w.op.tag == channel.id;
+                                 }),
                   waiting.end());
     if (channel.receives && channel.together == 0) {
       wire_.links_[channel.link].receives -= channel.copies;
@@ -136,7 +138,8 @@ absl::Status ProgramWire::SendCredits(Channel* channel) {
   op.tag = kFrameTag;
   op.bytes = sizeof(Frame);
   op.cookie = Wire::Cookie(Wire::What::kNone, 0, 0);
-  op.frame = SealFrame(std::exchange(channel->owed, Frame()));
+  Frame frame = SealFrame(std::exchange(channel->owed, Frame()));
+  op.data = &frame;
   return Annotate(wire_.PostOp(&wire_.links_[channel->link], op).status(),
                   channel->name);
 }
@@ -332,15 +335,12 @@ absl::Status Wire::CheckReceives() const {
 // ---- Posting ----------------------------------------------------------------
 
 absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
-  absl::StatusOr<bool> posted;
-  if (op.send) {
-    const void* data = op.tag == kFrameTag ? &op.frame : op.data;
-    posted = link->domain->PostSend(link->endpoint, op.tag, data, op.bytes,
-                                    op.cookie, op.urgent);
-  } else {
-    posted = link->domain->PostRecv(link->endpoint, op.tag, op.data, op.bytes,
-                                    op.cookie);
-  }
+  absl::StatusOr<bool> posted =
+      op.send ? link->domain->PostSend(link->endpoint, op.tag, op.data,
+                                       op.bytes, op.cookie, op.urgent)
+              : link->domain->PostRecv(link->endpoint, op.tag, op.data,
+                                       op.bytes, op.cookie);
+  if (ABSL_PREDICT_TRUE(posted.ok())) return posted;
   // Events that are still to come say why the peer is gone: its last words, or
   // that it had none.
   if (IsDown(posted.status())) return true;
@@ -352,19 +352,19 @@ absl::StatusOr<bool> Wire::PostOp(Link* link, const Op& op) {
     WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, op));
     if (posted) return true;
   }
-  link->waiting.push_back(op);
-  if (op.tag == kValueTag && op.send) {  // it will be written again
-    Op& waiting = link->waiting.back();
-    waiting.kept = std::make_shared<const ValueFrame>(
-        *static_cast<const ValueFrame*>(op.data));
-    waiting.data = const_cast<ValueFrame*>(waiting.kept.get());
+  Waiting& waiting = link->waiting.emplace_back();
+  waiting.op = op;
+  if (op.send && op.tag <= kLastTag) {
+    waiting.frame.reset(new char[op.bytes]);
+    memcpy(waiting.frame.get(), op.data, op.bytes);
+    waiting.op.data = waiting.frame.get();
   }
   return false;
 }
 
 absl::Status Wire::Retry(Link* link) {
   while (!link->waiting.empty()) {
-    WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, link->waiting.front()));
+    WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, link->waiting.front().op));
     if (!posted) break;
     link->waiting.pop_front();
   }

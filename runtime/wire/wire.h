@@ -252,8 +252,11 @@ class Wire {
     void* data = nullptr;
     uint64_t bytes = 0;
     uint64_t cookie = 0;
-    Frame frame;                             // sent where the tag is kFrameTag
-    std::shared_ptr<const ValueFrame> kept;  // what `data` is, where it waits
+  };
+  // With the bytes of a frame, which is written again.
+  struct Waiting {
+    Op op;
+    std::unique_ptr<char[]> frame;
   };
   // The connection with one rank.
   struct Link {
@@ -261,9 +264,9 @@ class Wire {
     Domain* domain = nullptr;
     uint64_t endpoint = 0;
     bool up = false;
-    EagerBounds mine, theirs;  // of what this rank, and the other, sends
-    std::deque<Op> waiting;    // the transport was full
-    uint64_t receives = 0;     // that may be under way at once
+    EagerBounds mine, theirs;     // of what this rank, and the other, sends
+    std::deque<Waiting> waiting;  // the transport was full
+    uint64_t receives = 0;        // that may be under way at once
     std::vector<Frame> frames;
     std::vector<ValueFrame> values;  // empty: none may come
     LastWords last_words;
