@@ -96,17 +96,30 @@ absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(
   return log;
 }
 
-absl::Status MetricsLog::Add(const MetricsRecord& record) {
+absl::Status MetricsLog::Add(absl::Span<const MetricsRecord> records) {
+  std::string lines;
+  for (const MetricsRecord& record : records) {
+    absl::StrAppend(&lines, ToJson(record), "\n");
+  }
+  absl::Status all = Append(lines);
+  if (all.ok() || records.size() == 1) return all;
+  // As many as fit.
+  for (const MetricsRecord& record : records) {
+    WEFT_RETURN_IF_ERROR(Append(ToJson(record) + "\n"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MetricsLog::Append(absl::string_view lines) {
   WEFT_RETURN_IF_ERROR(spoilt_);
-  const std::string line = ToJson(record) + "\n";
-  absl::Status status = file_->Append(line);
+  absl::Status status = file_->Append(lines);
   if (!status.ok()) {
     absl::Status failed = Failed(path_, status);
     // Of a part that fitted. Where it stays, a later line would continue it.
     if (!os_->Truncate(path_, size_).ok()) spoilt_ = failed;
     return failed;
   }
-  size_ += line.size();
+  size_ += lines.size();
   return absl::OkStatus();
 }
 

@@ -10,8 +10,8 @@
 // first, so that a step never stands in the history twice. Lines that are none
 // of these records stay, but for a part of a line at the end.
 //
-// Records go to the file one by one, so that whoever watches sees them at once
-// and a full disk stops a run at the step that it cannot report.
+// What is added is in the file when Add returns, whole records, so that whoever
+// watches sees them and a full disk stops a run that it cannot report.
 //
 // Threading: thread-compatible.
 #ifndef WEFT_RUNTIME_OBSERVE_METRICS_H_
@@ -24,6 +24,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/base/os.h"
 
 namespace weft::observe {
@@ -50,12 +52,17 @@ class MetricsLog {
   // Lines that Open() kept without knowing what they are.
   uint64_t unknown_lines() const { return unknown_lines_; }
 
-  // Appends a line to the file, whole or not at all. kWriteFailed; where a part
-  // of a line could not be taken back, from then on.
-  absl::Status Add(const MetricsRecord& record);
+  // Appends a line each to the file, in one write where all fit, and whole or
+  // not at all. kWriteFailed; where a part of a line could not be taken back,
+  // from then on.
+  absl::Status Add(absl::Span<const MetricsRecord> records);
+  absl::Status Add(const MetricsRecord& record) {
+    return Add(absl::MakeConstSpan(&record, 1));
+  }
 
  private:
   MetricsLog(Os* os, std::string path) : os_(os), path_(std::move(path)) {}
+  absl::Status Append(absl::string_view lines);
 
   Os* os_;
   std::string path_;

@@ -81,6 +81,26 @@ TEST(MetricsTest, AFullDiskIsAnErrorAtOnceAndLeavesNoHalfLine) {
             ToJson(Record(1, 1)) + "\n" + ToJson(Record(3, 1)) + "\n");
 }
 
+// Several records are one write, or, where it fails, as many as there is room
+// for.
+TEST(MetricsTest, SeveralRecordsAreOneWrite) {
+  FaultyOs os(RealOs());
+  std::string path = JoinPath(Scratch(), "metrics.jsonl");
+  auto log = MetricsLog::Open(os, path, 0).value();
+  const std::vector<MetricsRecord> records = {Record(1, 1), Record(2, 1)};
+  const int64_t calls = os.calls();
+  ASSERT_TRUE(log->Add(records).ok());
+  EXPECT_EQ(os.calls(), calls + 1);
+  const std::string both =
+      ToJson(records[0]) + "\n" + ToJson(records[1]) + "\n";
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(), both);
+  os.FailAt(0, absl::ResourceExhaustedError("No space left on device"),
+            /*from_then_on=*/false);
+  ASSERT_TRUE(log->Add(std::vector{Record(3, 1), Record(4, 1)}).ok());
+  EXPECT_EQ(RealOs().ReadFile(path, 1000).value(),
+            both + ToJson(Record(3, 1)) + "\n" + ToJson(Record(4, 1)) + "\n");
+}
+
 TEST(MetricsTest, NoLineGoesOnWhereAPartOfOneStayed) {
   FaultyOs os(RealOs());
   std::string path = JoinPath(Scratch(), "metrics.jsonl");

@@ -99,6 +99,7 @@ absl::StatusOr<uint64_t> Control::RunToEnd(uint64_t first_step,
     CheckPeers();
     CheckProgress();
     if (stuck_) break;
+    Attend();
   }
   return Result();
 }
@@ -179,6 +180,7 @@ void Control::LookAtFinished() {
   if (!any) return;
   progress_ns_ = NowNs();
   next_report_ns_ = progress_ns_ + options_.stall_report_ns;
+  unattended_ = options_.attend != nullptr;
 }
 
 void Control::OnMessage(const Message& message) {
@@ -223,6 +225,7 @@ void Control::WaitForMessages() {
   if (reports_until_ns_ != 0) until = std::min(until, reports_until_ns_);
   if (!aborting_) {
     until = std::min(until, next_report_ns_);
+    if (unattended_) until = std::min(until, attend_ns_);
     if (options_.stall_abort_ns != 0) {
       until = std::min(until, progress_ns_ + options_.stall_abort_ns);
     }
@@ -235,6 +238,14 @@ void Control::WaitForMessages() {
     word_.SleepFor(seen, until - now);
   }
   word_.Awake();
+}
+
+void Control::Attend() {
+  if (!unattended_ || aborting_ || NowNs() < attend_ns_) return;
+  absl::Status status = options_.attend();
+  attend_ns_ = NowNs() + SessionOptions::kAttendNs;
+  unattended_ = false;
+  if (!status.ok()) Abort(std::move(status));
 }
 
 // A rank that has failed, or died, may be one that no worker waits for.

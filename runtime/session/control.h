@@ -52,6 +52,7 @@ class Control {
   void ExtendLease();
   void Abort(absl::Status cause);
   void WaitForMessages();
+  void Attend();
   void CheckPeers();
   absl::Status PeerFailure() const;
   void CheckProgress();
@@ -85,6 +86,8 @@ class Control {
   uint64_t deadline_ns_ = 0;  // for leaving; 0: none
   uint64_t next_report_ns_ = 0;
   uint64_t reports_until_ns_ = 0;  // 0: no report asked for
+  bool unattended_ = false;  // a period has finished since options_.attend
+  uint64_t attend_ns_ = 0;   // not before
   std::vector<bool> reported_;
 };
 

@@ -294,6 +294,11 @@ absl::StatusOr<uint64_t> Session::Run(absl::string_view program,
   Control control(at->second.get(), s.threads, &s.control_word, s.options,
                   run.ignore_stop ? nullptr : &s.stop);
   absl::StatusOr<uint64_t> done = control.Run(first_step, periods);
+  // A worker that is stuck may have what this needs.
+  if (s.options.attend && !control.stuck()) {
+    absl::Status attended = s.options.attend();
+    if (done.ok() && !attended.ok()) done = std::move(attended);
+  }
   if (!done.ok()) {
     s.broken = done.status();
     GiveUp(s.broken);

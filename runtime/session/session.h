@@ -88,6 +88,11 @@ struct SessionOptions {
   // Called by each worker's thread before it works. Worker 0 runs the first
   // device's kernels.
   std::function<void(size_t worker)> on_worker_start;
+  // Called by the thread that called Run: soon after a period has finished, but
+  // not more often than every kAttendNs, and once more where all workers have
+  // left. An error ends the run.
+  std::function<absl::Status()> attend;
+  static constexpr uint64_t kAttendNs = 50'000'000;
   // Records acts where set. Borrowed.
   TraceLog* trace = nullptr;
   // Adds up the time of one program's launches where set. Borrowed.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/actor/spec.h"
@@ -181,6 +182,36 @@ TEST(SessionTest, OneWorkerDoesTheWorkOfTwo) {
     EXPECT_EQ(f.rows.rows, Reference(0, 20, shape.micro).rows);
     EXPECT_EQ(f.State("w"), Reference(0, 20, shape.micro).w);
   }
+}
+
+TEST(SessionTest, TheCallerAttendsToAllThatWasDone) {
+  uint64_t seen = 0;
+  std::atomic<uint64_t> done{0};
+  absl::Status answer;
+  SessionOptions options;
+  const std::thread::id caller = std::this_thread::get_id();
+  options.attend = [&] {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    seen = done;
+    return answer;
+  };
+  Fixture f({}, false, options);
+  f.rows.on_row = [&] { ++done; };
+  f.Load(Shape());
+  f.Run("init", 0, 1);
+  f.Run("train", 0, 30);
+  EXPECT_EQ(seen, 30u);
+  // Also where the run fails, and a failure of its own fails the run.
+  f.data.fail_at_step = 35;
+  EXPECT_FALSE(f.session->Run("train", 30, 30).ok());
+  EXPECT_EQ(seen, done);
+  EXPECT_GT(seen, 30u);
+  Fixture g({}, false, options);
+  g.Load(Shape());
+  g.Run("init", 0, 1);
+  answer = MakeError(ErrorCode::kWriteFailed, "no room");
+  EXPECT_TRUE(IsError(g.session->Run("train", 0, 1'000'000'000).status(),
+                      ErrorCode::kWriteFailed));
 }
 
 // A rank of several may have no part in a program. If each of its periods

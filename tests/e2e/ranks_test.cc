@@ -296,13 +296,16 @@ class NoMetrics : public Os {
   }
 
  private:
-  // Full after some records.
+  // Full after some bytes.
   class Full : public WritableFile {
    public:
     explicit Full(std::unique_ptr<WritableFile> base)
         : base_(std::move(base)) {}
     absl::Status Append(absl::string_view bytes) override {
-      if (--left_ < 0) return absl::ResourceExhaustedError("no space left");
+      if (bytes.size() > left_) {
+        return absl::ResourceExhaustedError("no space left");
+      }
+      left_ -= bytes.size();
       return base_->Append(bytes);
     }
     absl::Status Sync() override { return base_->Sync(); }
@@ -310,7 +313,7 @@ class NoMetrics : public Os {
 
    private:
     std::unique_ptr<WritableFile> base_;
-    int left_ = 5;
+    size_t left_ = 700;
   };
   Os& base_;
 };
@@ -378,6 +381,8 @@ TEST(RanksTest, TheCommandSaysWhatIsWrong) {
   for (const Case& c : std::vector<Case>{
            {{job.path(), "--virtual-ranks", "65"}, "1 to 64"},
            {{job.path(), "--virtual-ranks", "0"}, "1 to 64"},
+           {{job.path(), "--virtual-ranks", "2", "--ranks", "2"},
+            "one or the other"},
            {{job.path(), "--transport-options", "delay_max=1"}, "one rank"},
            {{job.File("mesh.txtpb"), "--virtual-ranks", "2"}, "data=4"},
            {{job.File("mesh.txtpb")}, "data=4"}}) {

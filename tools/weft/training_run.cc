@@ -183,17 +183,13 @@ absl::Status TrainingRun::ExecuteSteps() {
 
 absl::Status TrainingRun::OpenMetrics() {
   WEFT_ASSIGN_OR_RETURN(
-      auto metrics,
+      metrics_,
       MetricsLog::Open(*options_.os, directory_.File("metrics.jsonl"), step_));
-  {
-    MutexLock lock(&mu_);
-    metrics_ = std::move(metrics);
-    evaluated_ = absl::StrContains(metrics_->last_kept(), kEvalLoss);
-    if (const uint64_t lines = metrics_->unknown_lines(); lines > 0) {
-      Talk(absl::StrCat("warning: ", lines,
-                        " lines of metrics.jsonl are no "
-                        "records; they stay as they are"));
-    }
+  evaluated_ = absl::StrContains(metrics_->last_kept(), kEvalLoss);
+  if (const uint64_t lines = metrics_->unknown_lines(); lines > 0) {
+    Talk(absl::StrCat("warning: ", lines,
+                      " lines of metrics.jsonl are no "
+                      "records; they stay as they are"));
   }
   return absl::OkStatus();
 }
@@ -321,6 +317,7 @@ absl::Status TrainingRun::StartSession() {
                           Profiler::Create(*prepared_, *options_.profile));
     session_options.profile = profiler_->log();
   }
+  session_options.attend = [this] { return WriteSteps(); };
   if (options_.link.rendezvous != nullptr) {
     session_options.wire.emplace();
     session_options.wire->transports = options_.link.transports;
@@ -561,6 +558,13 @@ absl::Status TrainingRun::OnStep(uint64_t step,
   double loss_scale = 1;
   double grad_norm = 0;  // looked at where a loss scale may skip steps
   bool scaled = false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (train_names_[i] == "grad_norm") grad_norm = values[i];
+    if (train_names_[i] == kLossScaleMetric) {
+      loss_scale = values[i];
+      scaled = true;
+    }
+  }
   MutexLock lock(&mu_);
   if (result_.first_step_seconds == 0 && options_.started_ns != 0) {
     result_.first_step_seconds =
@@ -568,26 +572,7 @@ absl::Status TrainingRun::OnStep(uint64_t step,
     Talk(absl::StrFormat("first step after %.3f s, %.3f s of it reading data",
                          result_.first_step_seconds, result_.inflate_seconds));
   }
-  MetricsRecord record;
-  record.step = step + 1;
-  record.epoch = prepared_->EpochOf(step + 1);
-  for (size_t i = 0; i < values.size(); ++i) {
-    // Counts make a share.
-    if (train_names_[i] == "weight") continue;
-    if (train_names_[i] == "grad_norm") grad_norm = values[i];
-    if (train_names_[i] == kLossScaleMetric) {
-      loss_scale = values[i];
-      scaled = true;
-    }
-    double value =
-        train_names_[i] == "correct" ? values[i] / values[1] : values[i];
-    record.values.emplace_back(
-        train_names_[i] == "correct" ? "accuracy" : train_names_[i], value);
-    if (i == 0 && prepared_->info.context > 0) {
-      record.values.emplace_back("perplexity", std::exp(loss));
-    }
-  }
-  if (metrics_ != nullptr) WEFT_RETURN_IF_ERROR(metrics_->Add(record));
+  if (leads()) seen_.push_back({step, values});
   result_.final_loss = loss;
   // Above 1 the step was skipped, and the next one has a smaller scale.
   const bool hopeless = loss_scale <= 1 && job_.guards().stop_on_nan();
@@ -602,8 +587,41 @@ absl::Status TrainingRun::OnStep(uint64_t step,
                                   ", though the loss scale has fallen to 1"));
   }
   reached_ = step + 1;
-  if (progress_ != nullptr) progress_->Step(step + 1, record.epoch, loss);
+  if (progress_ != nullptr) {
+    progress_->Step(step + 1, prepared_->EpochOf(step + 1), loss);
+  }
   return absl::OkStatus();
+}
+
+absl::Status TrainingRun::WriteSteps() {
+  std::vector<SeenStep> seen;
+  {
+    MutexLock lock(&mu_);
+    seen.swap(seen_);
+  }
+  if (seen.empty()) return absl::OkStatus();
+  std::vector<MetricsRecord> records;
+  for (const SeenStep& one : seen) records.push_back(RecordOf(one));
+  return metrics_->Add(records);
+}
+
+MetricsRecord TrainingRun::RecordOf(const SeenStep& seen) const {
+  const ScalarSinks::Values& values = seen.values;
+  MetricsRecord record;
+  record.step = seen.step + 1;
+  record.epoch = prepared_->EpochOf(seen.step + 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    // Counts make a share.
+    if (train_names_[i] == "weight") continue;
+    double value =
+        train_names_[i] == "correct" ? values[i] / values[1] : values[i];
+    record.values.emplace_back(
+        train_names_[i] == "correct" ? "accuracy" : train_names_[i], value);
+    if (i == 0 && prepared_->info.context > 0) {
+      record.values.emplace_back("perplexity", std::exp(values[0]));
+    }
+  }
+  return record;
 }
 
 absl::Status TrainingRun::OnEvalBatch(const ScalarSinks::Values& values) {
@@ -631,10 +649,7 @@ absl::Status TrainingRun::RunEvaluation() {
   } else {
     record.values.emplace_back("eval_accuracy", result_.eval.accuracy);
   }
-  if (!evaluated_) {
-    MutexLock lock(&mu_);
-    WEFT_RETURN_IF_ERROR(metrics_->Add(record));
-  }
+  if (!evaluated_) WEFT_RETURN_IF_ERROR(metrics_->Add(record));
   // Of a run that was finished before, nobody has the loss any more.
   const std::string loss =
       result_.new_steps == 0

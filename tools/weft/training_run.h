@@ -10,8 +10,10 @@
 // and the log of a process).
 // They stop together: at the end of a chunk of steps all ask each other.
 //
-// Sinks call OnStep and OnEvalBatch on a worker while the calling thread waits
-// in Session::Run; what more than one worker may touch meanwhile is behind mu_.
+// Sinks call OnStep and OnEvalBatch on a worker while the calling thread is in
+// Session::Run and now and then writes the steps since to metrics.jsonl
+// (WriteSteps): a write for each of them would take the worker, which computes,
+// long. What both touch meanwhile is behind mu_.
 //
 // Threading: one thread makes and executes it. Ownership: borrows the options
 // and the job.
@@ -77,6 +79,11 @@ class TrainingRun {
   absl::StatusOr<TrainResult> Execute();
 
  private:
+  struct SeenStep {
+    uint64_t step;
+    ScalarSinks::Values values;
+  };
+
   absl::Status ExecuteSteps();
   void ForgetFailures();
   // At the end of a run: an error file, or no directory where it had not begun.
@@ -114,6 +121,9 @@ class TrainingRun {
   std::string RankFile(absl::string_view folder,
                        absl::string_view suffix) const;
   absl::Status OnStep(uint64_t step, const ScalarSinks::Values& values);
+  // The lines of metrics.jsonl of what OnStep has seen.
+  absl::Status WriteSteps();
+  observe::MetricsRecord RecordOf(const SeenStep& seen) const;
   absl::Status OnEvalBatch(const ScalarSinks::Values& values);
   uint64_t NextStop() const;
   // The first step later than `after` that an evaluation follows.
@@ -150,8 +160,9 @@ class TrainingRun {
   // The history that a resumed run continues has step_'s evaluation already.
   bool evaluated_ = false;
   EvalSums sums_;
+  std::unique_ptr<observe::MetricsLog> metrics_;  // of the first rank
   Mutex mu_;
-  std::unique_ptr<observe::MetricsLog> metrics_ WEFT_GUARDED_BY(mu_);
+  std::vector<SeenStep> seen_ WEFT_GUARDED_BY(mu_);  // and not written
 };
 
 }  // namespace weft
