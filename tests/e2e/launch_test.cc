@@ -155,8 +155,9 @@ TEST_F(LaunchTest, StoppedAndResumed) {
   EXPECT_THAT(end.out, HasSubstr("stopped at step"));
   EXPECT_THAT(end.err, Not(HasSubstr("failed")));
   const std::string run = job.Runs().back();
-  const Ended again =
-      job.Weft({"run", "--nproc-per-node", "2", "--resume", run}).Wait();
+  const Ended again = job.Weft({"run", "--nproc-per-node", "2", "--resume", run,
+                                "--set", "checkpoint.keep=2"})
+                          .Wait();
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(job.Runs().size(), 1u);
   EXPECT_TRUE(StateOf(run) == one.state);

@@ -77,8 +77,9 @@ void Command::Option(const std::string& name, std::vector<std::string>* values,
   app_->add_option(name, *values, help)->allow_extra_args(false);
 }
 
-void Command::Rest(std::vector<std::string>* rest) {
+void Command::Rest(std::vector<std::string>* rest, const std::string* head) {
   rest_ = rest;
+  head_ = head;
   app_->prefix_command();
 }
 
@@ -161,7 +162,7 @@ absl::Status CommandLine::Parse(std::vector<std::string> args, bool* done) {
   Command* command = root_->Chosen();
   std::vector<std::string> extras = command->app_->remaining();
   if (command->rest_ != nullptr && !extras.empty() &&
-      !absl::StartsWith(extras[0], "-")) {
+      !(absl::StartsWith(extras[0], "-") && command->head_->empty())) {
     *command->rest_ = std::move(extras);
     return absl::OkStatus();
   }

@@ -48,8 +48,9 @@ class Command {
               const std::string& help);
 
   // Takes the first argument that is no flag, and all that follow, as they are:
-  // another command's. None of them may come before.
-  void Rest(std::vector<std::string>* rest);
+  // another command's. None of them may come before, unless `head`, the value
+  // of an option, stands for the first: then they may all be flags.
+  void Rest(std::vector<std::string>* rest, const std::string* head);
 
   Command* Add(const std::string& name, const std::string& help,
                const std::string& example);
@@ -63,6 +64,7 @@ class Command {
 
   CLI::App* app_;
   std::vector<std::string>* rest_ = nullptr;  // null: nothing may be left
+  const std::string* head_ = nullptr;         // where there is a rest_
   std::function<absl::Status()> run_;
   std::vector<std::unique_ptr<Command>> children_;
 };

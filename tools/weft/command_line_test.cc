@@ -26,7 +26,8 @@ class CommandLineTest : public ::testing::Test {
     Command* run = line_.Add("run", "Runs.", "");
     run->Option("--times", &seed_, "a number");
     run->Flag("--quiet", &quiet_, "says less");
-    run->Rest(&rest_);
+    run->Option("--resume", &dir_, "a directory");
+    run->Rest(&rest_, &dir_);
     run->Run([] { return absl::OkStatus(); });
     Command* plan = line_.Add("plan", "Plans.", "");
     plan->Add("show", "Shows.", "tool plan show")->Run([this] {
@@ -95,8 +96,14 @@ TEST_F(CommandLineTest, TheRestIsAnotherCommands) {
   EXPECT_EQ(seed_, 3u);
   EXPECT_THAT(rest_, ElementsAre("j", "--times", "4", "k", "--unknown"));
   rest_.clear();
-  ASSERT_TRUE(line_.ParseAndRun({"run"}).ok());
-  EXPECT_THAT(rest_, ElementsAre());
+  const std::vector<std::string> job = {"--set", "a=1", "--times", "5"};
+  std::vector<std::string> args = {"run", "--resume", "d"};
+  args.insert(args.end(), job.begin(), job.end());
+  ASSERT_TRUE(line_.ParseAndRun(args).ok());
+  EXPECT_EQ(dir_, "d");
+  EXPECT_EQ(rest_, job);
+  dir_.clear();
+  rest_.clear();
   ExpectError({"run", "--tmies", "3", "j"}, ErrorCode::kUnknownFlag,
               "unknown flag --tmies; did you mean '--times'?");
   ExpectError({"run", "--elsewhere", "j"}, ErrorCode::kUnknownFlag,

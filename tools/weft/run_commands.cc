@@ -256,8 +256,9 @@ void AddRunCommand(CommandLine* line, CommandContext* context) {
               "where the ranks' output goes; default logs/ of the run");
   run->Option("--run-dir", &flags->run_dir,
               "where the run's own directory is made; default ./runs");
-  run->Option("--resume", &flags->resume, "run directory to go on from");
-  run->Rest(&flags->train);
+  run->Option("--resume", &flags->resume,
+              "run directory to go on from, in place of JOB");
+  run->Rest(&flags->train, &flags->resume);
   run->Run([context, flags] { return RunJob(context, *flags).Run(); });
 }
 

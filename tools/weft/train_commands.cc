@@ -181,6 +181,15 @@ absl::Status ReadSeconds(absl::string_view name, const std::string& text,
 // Of which job this process is a rank, by what started it.
 absl::Status FindWorker(const CommandContext& context, const TrainFlags& flags,
                         TrainOptions* options) {
+  const runtime::LauncherFlags& by_hand = flags.launcher;
+  if (flags.virtual_ranks > 1 &&
+      !(by_hand.rank.empty() && by_hand.ranks.empty())) {
+    return MakeError(
+        ErrorCode::kBadLaunch,
+        absl::StrCat("--virtual-ranks ", flags.virtual_ranks,
+                     " has all ranks in this process; --ranks and --rank are "
+                     "for processes of one rank each: give one or the other"));
+  }
   WEFT_ASSIGN_OR_RETURN(runtime::WorkerSpec spec,
                         runtime::WorkerSpecFrom(context.env, flags.launcher));
   WEFT_RETURN_IF_ERROR(ReadSeconds("--peer-timeout", flags.peer_timeout,
