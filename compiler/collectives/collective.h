@@ -64,7 +64,8 @@
 // they lie lends them, weft.Send {lent}: the owner of a block writes what it
 // has reduced (weft.ReduceToAll) into all of them, and a Send and Recv {lands}
 // say so. As data flow it is the three-stage algorithm; that nothing is copied
-// is for the partition to see to.
+// is for the partition to see to. A direct all-gather lends room for the result
+// (weft.Empty), into which each owner copies its part (weft.CopyToAll).
 //
 // Chunks: with `chunk_elements`, each block of the schedule is cut into chunks
 // of so many elements, and each step of a chunk is an edge of its own: chunk 1

@@ -147,16 +147,19 @@ bool SameHost(const std::vector<std::vector<int>>& hosts, int a, int b) {
 
 bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
              const CollectiveGroup& group, const Topology& topology) {
-  if (kind != CollectiveKind::kAllReduce ||
-      algorithm != CollectiveAlgorithm::kThreeStage || group.size < 2) {
-    return false;
-  }
+  const bool sums = kind == CollectiveKind::kAllReduce &&
+                    algorithm == CollectiveAlgorithm::kThreeStage;
+  const bool gathers = kind == CollectiveKind::kAllGather &&
+                       algorithm == CollectiveAlgorithm::kDirect;
+  if ((!sums && !gathers) || group.size < 2) return false;
   for (int p = 1; p < group.size; ++p) {
     if (!SameHost(group.hosts, 0, p)) return false;
   }
-  // With all blocks but the last one rounded up something is left for that.
   const int64_t block = bytes / group.size;
-  return topology.Maps(block) && block > group.size * kInPlaceAlignment;
+  if (!topology.Maps(block)) return false;
+  if (gathers) return block % kInPlaceAlignment == 0;
+  // With all blocks but the last one rounded up something is left for that.
+  return block > group.size * kInPlaceAlignment;
 }
 
 int FewMessages(int ranks) {

@@ -66,6 +66,16 @@ int64_t CollectiveEmission::PieceLength(int64_t index, int block) const {
 
 void CollectiveEmission::Start(Value value, const std::vector<int>& blocks) {
   operand_ = value.node;
+  if (BlocksPart() && blocks.size() == block_sizes_.size()) {
+    const std::vector<Value> parts =
+        emit_->Emit("Split", {value}, {{"split", block_sizes_}},
+                    static_cast<int>(blocks.size()));
+    for (size_t block = 0; block < parts.size(); ++block) {
+      chunks_[0].rope.Put(chunks_[0].begin[block],
+                          {parts[block], 0, block_sizes_[block]});
+    }
+    return;
+  }
   std::vector<int64_t> at(schedule_.num_blocks, -1);  // of a block in `value`
   int64_t next = 0;
   for (int block : blocks) {
@@ -81,6 +91,11 @@ void CollectiveEmission::Start(Value value, const std::vector<int>& blocks) {
           {value, at[block] + PieceBegin(i, block), PieceLength(i, block)});
     }
   }
+}
+
+bool CollectiveEmission::BlocksPart() const {
+  return Splits(c_.kind) && schedule_.steps.size() == 1 &&
+         chunks_.size() == 1 && block_sizes_.back() > 0;
 }
 
 void CollectiveEmission::Run() {

@@ -35,7 +35,7 @@ class CollectiveEmission {
   // `blocks` lie one after another in `value`: what this rank starts with.
   void Start(Value value, const std::vector<int>& blocks);
   void Run();
-  // Instead of the three: a whole all-reduce of `operand` in three stages, in
+  // Instead of the three: a whole all-reduce or all-gather of `operand` in
   // place. Pre-condition: InPlace (cost.h).
   Value RunInPlace(Value operand);
   // The blocks, one after another. Pre-condition: they are not all empty.
@@ -57,6 +57,8 @@ class CollectiveEmission {
   int64_t PieceBegin(int64_t index, int block) const;
   int64_t PieceLength(int64_t index, int block) const;
 
+  // Whether each block goes a way of its own, as one.
+  bool BlocksPart() const;
   void Sends(size_t step, size_t chunk);
   void Receives(size_t step, size_t chunk);
   Value Receive(const CollectiveMove& move, size_t step, size_t chunk);
@@ -66,6 +68,31 @@ class CollectiveEmission {
   // -1, after the operand and Collective::after. Its id.
   int32_t Ordered(int32_t before);
   Value Reduced(Value left, Value right);
+
+  // --- In place: emission_in_place.cc ---
+  Value SumInPlace(Value operand);
+  Value GatherInPlace(Value part);
+  // Lends each other rank its block of `whole`. Returns the blocks of this rank
+  // that the others lend it; at its own position that of `whole`.
+  std::vector<Value> Lent(Value whole);
+  // Gives back what was lent, now `results`. Returns all blocks as one.
+  Value Landed(const std::vector<Value>& results);
+  // Of the channel on which `lender` lends `owner` his block.
+  AttrMap LoanAttrs(int lender, int owner, int peer) const;
+  Value ReceiveBlock(AttrMap attrs, int owner);
+  // f(position) of the others in the order in which this rank sends to them, so
+  // that not all talk to the same at once; and in that in which they send.
+  template <typename F>
+  void ForReceivers(F f) const {
+    const int n = static_cast<int>(c_.ranks.size());
+    for (int i = 1; i < n; ++i) f((me_ + i) % n);
+  }
+  template <typename F>
+  void ForSenders(F f) const {
+    const int n = static_cast<int>(c_.ranks.size());
+    for (int i = 1; i < n; ++i) f((me_ - i + n) % n);
+  }
+
   // Of a Send or Recv of `length` elements; `peer`: position.
   AttrMap EndAttrs(const CollectiveMove& move, size_t step, size_t index,
                    int peer, int64_t length) const;

@@ -1,6 +1,10 @@
-// A three-stage all-reduce in place: each rank lends every other one the block
-// that this one owns; the owner reduces the blocks of all and leaves the result
-// in all. Nothing is copied where the operand is nobody else's.
+// Collectives of ranks of one host in each other's memory. A rank lends every
+// other one the block that this one owns; the owner leaves the result in all
+// blocks, and says so. Nothing is copied where the operand is nobody else's.
+//
+//                   what is lent             what the owner does
+//   all-reduce      parts of the operand     reduces them (weft.ReduceToAll)
+//   all-gather      room for the result      writes its part (weft.CopyToAll)
 #include <utility>
 #include <vector>
 
@@ -10,67 +14,93 @@
 namespace weft {
 
 Value CollectiveEmission::RunInPlace(Value operand) {
-  const size_t n = c_.ranks.size();
   operand_ = operand.node;
+  return c_.kind == CollectiveKind::kAllGather ? GatherInPlace(operand)
+                                               : SumInPlace(operand);
+}
+
+Value CollectiveEmission::SumInPlace(Value operand) {
+  const size_t n = c_.ranks.size();
   // All blocks but the last are whole lines of memory.
   const int64_t elements = graph_->type(operand).shape.num_elements();
   const int64_t line =
       kInPlaceAlignment / static_cast<int64_t>(DTypeSize(dtype_));
   const int64_t block = ((elements + n - 1) / n + line - 1) / line * line;
-  std::vector<int64_t> sizes(n, block);
-  sizes.back() = elements - block * (static_cast<int64_t>(n) - 1);
-  const std::vector<Value> parts =
-      emit_->Emit("Split", {operand}, {{"split", sizes}}, static_cast<int>(n));
+  block_sizes_.assign(n, block);
+  block_sizes_.back() = elements - block * (static_cast<int64_t>(n) - 1);
+  const std::vector<Value> operands = Lent(operand);
+  return Landed(emit_->Emit("weft.ReduceToAll", operands,
+                            {{"reduction", std::string(Name(c_.op))}},
+                            static_cast<int>(n)));
+}
 
-  const auto attrs = [&](const CollectiveMove& move, size_t step, int peer) {
-    const int owner = step == 0 ? move.to : move.from;
-    AttrMap a = {{"channel", Channel(move, step, 0)},
-                 {"peer", c_.ranks[peer]},
-                 {"rate", c_.rate}};
-    if (step == 0) {
-      a.Set("mapped", 1);
-      a.Set("lent", 1);
-    } else {
-      a.Set("lands", Channel({move.to, move.from}, 0, 0));
-    }
-    if (peer == move.to) return a;
-    a.Set("dtype", dtype_);
-    a.Set("shape", std::vector<int64_t>{sizes[owner]});
-    return a;
-  };
-  const auto say = [&](size_t step) {
-    emit_->set_provenance(absl::StrCat(provenance_, ", in place, step ",
-                                       schedule_.steps[step].name));
-  };
-  const auto send = [&](size_t step, const std::vector<Value>& blocks) {
-    say(step);
-    for (const CollectiveMove& move : sends_[step]) {
-      emit_->Emit("weft.Send", {blocks[move.to]}, attrs(move, step, move.to),
-                  0);
-      last_send_ = Ordered(last_send_);
-    }
-    hold_ = last_send_;
-  };
-  const auto receive = [&](size_t step, Value mine) {
-    say(step);
-    std::vector<Value> blocks(n, mine);
-    for (const CollectiveMove& move : receives_[step]) {
-      blocks[move.from] =
-          emit_->Emit1("weft.Recv", {}, attrs(move, step, move.from));
-      Ordered(hold_);
-    }
-    return blocks;
-  };
+Value CollectiveEmission::GatherInPlace(Value part) {
+  const size_t n = c_.ranks.size();
+  const auto whole = block_sizes_[0] * static_cast<int64_t>(n);
+  const Value room = emit_->Emit1("weft.Empty", {part},
+                                  {{"shape", std::vector<int64_t>{whole}}});
+  std::vector<Value> operands = Lent(room);
+  operands.push_back(part);
+  return Landed(
+      emit_->Emit("weft.CopyToAll", operands, {}, static_cast<int>(n)));
+}
 
-  send(0, parts);
-  const std::vector<Value> operands = receive(0, parts[me_]);
-  const std::vector<Value> results = emit_->Emit(
-      "weft.ReduceToAll", operands, {{"reduction", std::string(Name(c_.op))}},
-      static_cast<int>(n));
-  send(1, results);
-  const std::vector<Value> whole = receive(1, results[me_]);
+std::vector<Value> CollectiveEmission::Lent(Value whole) {
+  const int n = static_cast<int>(c_.ranks.size());
+  emit_->set_provenance(absl::StrCat(provenance_, ", in place, lends"));
+  std::vector<Value> blocks =
+      emit_->Emit("Split", {whole}, {{"split", block_sizes_}}, n);
+  ForReceivers([&](int owner) {
+    AttrMap attrs = LoanAttrs(me_, owner, owner);
+    attrs.Set("mapped", 1);
+    attrs.Set("lent", 1);
+    emit_->Emit("weft.Send", {blocks[owner]}, std::move(attrs), 0);
+    last_send_ = Ordered(last_send_);
+  });
+  hold_ = last_send_;
+  ForSenders([&](int lender) {
+    AttrMap attrs = LoanAttrs(lender, me_, lender);
+    attrs.Set("mapped", 1);
+    attrs.Set("lent", 1);
+    blocks[lender] = ReceiveBlock(std::move(attrs), me_);
+  });
+  return blocks;
+}
+
+Value CollectiveEmission::Landed(const std::vector<Value>& results) {
+  emit_->set_provenance(absl::StrCat(provenance_, ", in place, lands"));
+  const auto landing = [this](int lender, int owner, int peer) {
+    AttrMap attrs = LoanAttrs(lender, owner, peer);
+    attrs.Set("lands", Channel({lender, owner}, 0, 0));
+    attrs.Set("channel", Channel({owner, lender}, 1, 0));
+    return attrs;
+  };
+  ForReceivers([&](int lender) {
+    emit_->Emit("weft.Send", {results[lender]}, landing(lender, me_, lender),
+                0);
+    last_send_ = Ordered(last_send_);
+  });
+  hold_ = last_send_;
+  std::vector<Value> whole(c_.ranks.size(), results[me_]);
+  ForSenders([&](int owner) {
+    whole[owner] = ReceiveBlock(landing(me_, owner, owner), owner);
+  });
   emit_->set_provenance(absl::StrCat(provenance_, ", in place, result"));
   return emit_->Emit1("Concat", whole, {{"axis", 0}});
+}
+
+AttrMap CollectiveEmission::LoanAttrs(int lender, int owner, int peer) const {
+  return {{"channel", Channel({lender, owner}, 0, 0)},
+          {"peer", c_.ranks[peer]},
+          {"rate", c_.rate}};
+}
+
+Value CollectiveEmission::ReceiveBlock(AttrMap attrs, int owner) {
+  attrs.Set("dtype", dtype_);
+  attrs.Set("shape", std::vector<int64_t>{block_sizes_[owner]});
+  const Value block = emit_->Emit1("weft.Recv", {}, std::move(attrs));
+  Ordered(hold_);
+  return block;
 }
 
 }  // namespace weft

@@ -169,43 +169,106 @@ Case InPlaceCase(int ranks, Rate rate, bool also_read = false) {
   return {Kind::kAllReduce, ranks, rate, 20 * ranks * ranks + 1, also_read};
 }
 
-// Whether the result, which one Concat gives, lies where the operand did.
-bool IsInPlace(const plan::Plan& plan) {
+// Whether the results of `op`, the first such one, lie in the bytes of others.
+bool LieInOthers(const plan::Plan& plan, OpId op) {
   for (const plan::Task& task : plan.tasks()) {
-    for (const plan::Op& op : task.ops()) {
-      if (plan.kernels(static_cast<int>(op.kernel())).op() !=
-          static_cast<uint32_t>(OpId::kConcat)) {
+    for (const plan::Op& one : task.ops()) {
+      if (plan.kernels(static_cast<int>(one.kernel())).op() !=
+          static_cast<uint32_t>(op)) {
         continue;
       }
-      return plan.registers(static_cast<int>(task.outputs(0).register_()))
-                 .alias_of() != 0;
+      int inside = 0;
+      for (const plan::OutputPort& out : task.outputs()) {
+        const auto r = static_cast<int>(out.register_());
+        inside += plan.registers(r).alias_of() != 0;
+      }
+      return inside > 0;
     }
   }
   return false;
 }
 
-TEST(InPlaceTest, GivesWhatSendingGives) {
+// Whether nothing is copied: the result of a sum or of a gathering, which a
+// Concat gives, lies where the operand or the room for it did; parts of what is
+// to be scattered are read where they lie.
+bool IsInPlace(const plan::Plan& plan, Kind kind) {
+  return LieInOthers(
+      plan, kind == Kind::kReduceScatter ? OpId::kSplit : OpId::kConcat);
+}
+
+struct InPlaceWay {
+  Kind kind;
+  Algorithm algorithm;
+  int times;  // as many channels as when all is sent
+};
+
+class InPlaceTest : public testing::TestWithParam<InPlaceWay> {};
+
+TEST_P(InPlaceTest, GivesWhatSendingGives) {
+  const InPlaceWay& way = GetParam();
   for (int ranks : {2, 3, 4}) {
     for (Rate rate : {Rate::kStep, Rate::kMicro, Rate::kStepInMicro}) {
       for (bool also_read : {false, true}) {
+        if (also_read && way.kind != Kind::kAllReduce) continue;
         SCOPED_TRACE(absl::StrCat(ranks, " ranks, rate ",
                                   static_cast<int>(rate), " ", also_read));
-        const Case at = InPlaceCase(ranks, rate, also_read);
+        Case at = InPlaceCase(ranks, rate, also_read);
+        at.kind = way.kind;
+        if (way.kind == Kind::kAllGather) at.elements = 48;
+        if (way.kind == Kind::kReduceScatter) at.elements = 48 * ranks;
         const JobPlans sent =
-            MustCompile(at, Sent(MakeGraphs(at, Algorithm::kThreeStage, 1)));
-        const JobPlans mapped = MustCompile(at, Algorithm::kThreeStage, 1);
+            MustCompile(at, Sent(MakeGraphs(at, way.algorithm, 1)));
+        const JobPlans mapped = MustCompile(at, way.algorithm, 1);
         ASSERT_FALSE(mapped.plans.empty());
-        // Each lends and is lent a block by each other one.
+        // Each is read, or lent, by each other one and reads, or borrows.
         EXPECT_EQ(Mapped(mapped.plans[0]), 2 * (ranks - 1));
         EXPECT_EQ(mapped.plans[0].channels_size(),
-                  sent.plans[0].channels_size());
+                  way.times * sent.plans[0].channels_size());
         // Where nobody else reads the operand nothing is copied.
         const bool in_place = !also_read && rate != Rate::kStepInMicro;
-        EXPECT_EQ(IsInPlace(mapped.plans[0]), in_place);
+        EXPECT_EQ(IsInPlace(mapped.plans[0], way.kind), in_place);
         ExpectSame(mapped.joined, sent.joined, 12);
       }
     }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, InPlaceTest,
+    testing::Values(InPlaceWay{Kind::kAllReduce, Algorithm::kThreeStage, 1},
+                    InPlaceWay{Kind::kAllGather, Algorithm::kDirect, 1},
+                    InPlaceWay{Kind::kReduceScatter, Algorithm::kDirect, 2}),
+    [](const testing::TestParamInfo<InPlaceWay>& info) {
+      std::string name(Name(info.param.kind));
+      for (char& ch : name) ch = ch == '-' ? '_' : ch;
+      return name;
+    });
+
+// A value of `type` through an all-reduce (0), a reduce-scatter with an
+// all-gather after it (1), or an all-gather of which a part is kept (2).
+Value Through(Graph* graph, GraphEmitter* emit, Collective c, Value x,
+              const TensorType& type, int way) {
+  const auto add = [&](Kind kind, Value v) {
+    c.kind = kind;
+    c.algorithm = kind == Kind::kAllReduce ? Algorithm::kThreeStage
+                                           : Algorithm::kDirect;
+    auto result = AddCollective(graph, c, v, graph->type(v));
+    EXPECT_TRUE(result.ok()) << result.status();
+    return *result;
+  };
+  if (way == 0) return add(Kind::kAllReduce, x);
+  const std::string name = c.name;
+  if (way == 1) {
+    c.name = name + "/scatter";
+    x = add(Kind::kReduceScatter, x);
+  }
+  c.name = name + "/gather";
+  x = add(Kind::kAllGather, x);
+  const int64_t rest = graph->type(x).shape.dim(0) - type.shape.dim(0);
+  if (rest == 0) return x;
+  return emit->Emit("Split", {x},
+                    {{"split", std::vector<int64_t>{type.shape.dim(0), rest}}},
+                    2)[0];
 }
 
 // Sums of sums, of what others read, of parts and of variables, at random: of a
@@ -220,7 +283,10 @@ Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
   };
   Graph graph(absl::StrCat("rank", c.rank));
   const auto ranks = static_cast<int64_t>(c.ranks.size());
-  const TensorType type = {DType::kF32, {20 * ranks * ranks + below(40)}};
+  // Parts of an even number of lines lie where a peer may write them.
+  const TensorType type = {DType::kF32,
+                           {below(2) == 0 ? 32 * ranks * ranks
+                                          : ranks * (20 * ranks + below(40))}};
   auto x = graph.Add("weft.Variable", absl::StrCat("x", c.rank), {},
                      VariableAttrs(type, VariableInit::Zeros()));
   auto data =
@@ -239,9 +305,9 @@ Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
       const bool micro = a.micro || (!a.late && below(3) == 0);
       c.name = absl::StrCat("sum", k);
       c.rate = micro ? "micro" : "step";
-      auto sum = AddCollective(&graph, c, a.value, type);
-      EXPECT_TRUE(sum.ok()) << sum.status();
-      made.push_back({Expr(emit, *sum), micro, a.late});
+      made.push_back(
+          {Expr(emit, Through(&graph, &emit, c, a.value, type, below(3))),
+           micro, a.late});
     } else if (what == 3) {
       if ((a.late || b.late) && (a.micro || b.micro)) continue;
       made.push_back(
@@ -275,13 +341,11 @@ Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
   return graph;
 }
 
-TEST(InPlaceTest, AnyGraphGivesWhatSendingGives) {
+TEST(InPlaceGraphsTest, AnyGraphGivesWhatSendingGives) {
   int mapped_channels = 0;
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     Collective c;
-    c.kind = Kind::kAllReduce;
-    c.algorithm = Algorithm::kThreeStage;
     c.topology.mapped_bytes = 1;
     const int ranks = 2 + static_cast<int>(seed % 2);
     for (int p = 0; p < ranks; ++p) c.ranks.push_back(p);
@@ -308,7 +372,7 @@ TEST(InPlaceTest, AnyGraphGivesWhatSendingGives) {
 }
 
 // As dead code is removed once collectives are in the graph.
-TEST(InPlaceTest, NobodyMayReadTheSum) {
+TEST(InPlaceGraphsTest, NobodyMayReadTheSum) {
   const Case at = InPlaceCase(2, Rate::kStep);
   std::vector<Graph> graphs = MakeGraphs(at, Algorithm::kThreeStage, 1);
   for (Graph& graph : graphs) {

@@ -4,7 +4,9 @@ namespace weft {
 
 void InPlaceResults::Put(const Node& node, int id) {
   if (node.Is(OpId::kSplit)) GivePartsInPlace(node, id);
-  if (node.Is(OpId::kReduceToAll)) ReduceInPlace(id);
+  if (node.Is(OpId::kReduceToAll) || node.Is(OpId::kCopyToAll)) {
+    GiveInPlace(id);
+  }
   if (node.Is(OpId::kConcat)) JoinInPlace(node, id);
 }
 
@@ -20,20 +22,20 @@ int InPlaceResults::NumReaders(Value v) {
   return num_readers_[draft_.Root(v)];
 }
 
-const Node* InPlaceResults::LenderOf(const Node& split) const {
+const Node* InPlaceResults::SenderOf(const Node& split) const {
   for (int i = 0; i < split.num_outputs(); ++i) {
     for (auto [reader, position] : graph_.Uses(split.output(i))) {
       const Node* by = graph_.node(reader);
-      if (by->Is(OpId::kSend) && graph_.View(*by).Int("lent") != 0) return by;
+      if (by->Is(OpId::kSend) && graph_.View(*by).Int("mapped") != 0) return by;
     }
   }
   return nullptr;
 }
 
 void InPlaceResults::GivePartsInPlace(const Node& node, int id) {
-  const Node* lender = LenderOf(node);
+  const Node* sender = SenderOf(node);
   const int whole = out_.works[id].operands[0].buffer;
-  if (lender == nullptr || whole < 0 || NumReaders(node.input(0)) != 1) return;
+  if (sender == nullptr || whole < 0 || NumReaders(node.input(0)) != 1) return;
   for (int i = 0; i < node.num_outputs(); ++i) {
     if (NumReaders(node.output(i)) == 0) return;
     if (node.output_type(i).num_bytes() % alignment_ != 0 &&
@@ -43,13 +45,13 @@ void InPlaceResults::GivePartsInPlace(const Node& node, int id) {
   }
   const Work& split = out_.works[id];
   const int acts =
-      draft_.NewWork(Work::Kind::kSend, *lender, split.stream).acts;
+      draft_.NewWork(Work::Kind::kSend, *sender, split.stream).acts;
   if (acts != split.acts ||
       acts != GivesOf(out_.works[out_.buffers[whole].producer])) {
     return;
   }
   const int shared = wire_.Shared(
-      whole, acts, wire_.ChannelCopies(*lender, &node.output_type(0), acts));
+      whole, acts, wire_.ChannelCopies(*sender, &node.output_type(0), acts));
   out_.works[id].operands[0].buffer = shared;
   uint64_t offset = 0;
   for (int part : out_.works[id].results) {
@@ -58,7 +60,7 @@ void InPlaceResults::GivePartsInPlace(const Node& node, int id) {
   }
 }
 
-void InPlaceResults::ReduceInPlace(int id) {
+void InPlaceResults::GiveInPlace(int id) {
   const Work& work = out_.works[id];
   for (size_t i = 0; i < work.results.size(); ++i) {
     const int from = work.operands[i].buffer;

@@ -1,6 +1,7 @@
 // InPlaceResults: which results of kernels lie in the bytes of operands, so
-// that ranks reduce in place what they lend each other (partition.h): the parts
-// of a Split, the results of a weft.ReduceToAll, and the Concat of all parts.
+// that ranks read and reduce in place what lies at another (partition.h): the
+// parts of a Split, the results of a weft.ReduceToAll or weft.CopyToAll, and the
+// Concat of all parts.
 // Only such as somebody reads, for who reads them lets go of the operand.
 //
 //   InPlaceResults in_place(&draft, &wire, graph, alignment);
@@ -34,17 +35,17 @@ class InPlaceResults {
   void Put(const Node& node, int id);
 
  private:
-  // Of a value that nobody else reads, and of which a part is lent.
+  // Of a value that nobody else reads, and of which a peer reads a part.
   void GivePartsInPlace(const Node& node, int id);
   // Each result over its operand, where that lies in shared memory or at
   // another rank, and nobody else reads it.
-  void ReduceInPlace(int id);
+  void GiveInPlace(int id);
   // Of parts that lie one after another in one buffer and are all of it.
   void JoinInPlace(const Node& node, int id);
   // Nodes that read what `v` is, through views.
   int NumReaders(Value v);
-  // Null where no part of it is lent.
-  const Node* LenderOf(const Node& split) const;
+  // The first mapped Send of a part of it; null where there is none.
+  const Node* SenderOf(const Node& split) const;
 
   PartsBuilder& draft_;
   WireWorks& wire_;

@@ -25,11 +25,12 @@
 // that a pipeline keeps) is copied there.
 //
 // Lent channels. The receiver changes the value in the sender's memory, and the
-// channel that says so brings the new value, in place of the lent one. So that
-// nothing is copied, a Split of which a part is lent gives parts of its operand
-// where they lie; a weft.ReduceToAll gives its results in place of operands
-// that lie elsewhere; and a Concat of all the parts of one value gives that
-// value.
+// channel that says so brings the new value, in place of the lent one.
+//
+// So that nothing is copied, a Split of which a peer reads or writes a part
+// gives parts of its operand where they lie; a weft.ReduceToAll or
+// weft.CopyToAll gives its results in place of operands that are shared or lie
+// elsewhere; and a Concat of all the parts of one value gives that value.
 //
 // Variables. A variable has a *shared* phase, in which its value is read, and
 // an *exclusive* one, in which it is replaced; each is a work. The update acts

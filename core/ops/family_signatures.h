@@ -44,6 +44,7 @@ std::vector<OpSignature> IotaSignatures(const OpView& op);
 
 std::vector<OpSignature> ReduceSignatures(const OpView& op);
 std::vector<OpSignature> ArgMaxSignatures(const OpView& op);
+std::vector<OpSignature> SumOfSquaresSignatures(const OpView& op);
 
 std::vector<OpSignature> ConvSignatures(const OpView& op);
 std::vector<OpSignature> ConvGradInputSignatures(const OpView& op);

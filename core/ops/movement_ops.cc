@@ -1,5 +1,5 @@
 // The primitives of data movement: Gather and its gradient (scatter-add),
-// strided copies, iota.
+// strided copies, iota, and room for what others write.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -182,6 +182,27 @@ OpSchema MakeIota() {
   return schema;
 }
 
+OpSchema MakeEmpty() {
+  OpSchema schema(OpId::kEmpty);
+  schema.inputs = {1, 1};
+  // Two of the same shape are not one: each has bytes of its own.
+  schema.effect = OpEffect::kRandom;
+  schema.attrs = {AttrSpec::Required("shape", AttrKind::kInts)};
+  schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
+    WEFT_ASSIGN_OR_RETURN(Shape shape, ShapeAttr(op, "shape"));
+    *out = {{op.input(0).dtype, shape}};
+    return absl::OkStatus();
+  };
+  schema.cost = [](const OpView&) { return Cost{}; };
+  schema.decompose = [](const OpView& op, absl::Span<const Value>,
+                        NodeEmitter& emit) {
+    const Value zero = emit.Scalar(0, op.input(0).dtype);
+    return std::vector<Value>{
+        emit.Emit1("Expand", {zero}, {{"shape", op.Get("shape")}})};
+  };
+  return schema;
+}
+
 }  // namespace
 
 void RegisterMovementOps(OpRegistry* registry) {
@@ -189,6 +210,7 @@ void RegisterMovementOps(OpRegistry* registry) {
   registry->Add(MakeGatherGrad());
   registry->Add(MakeStridedCopy());
   registry->Add(MakeIota());
+  registry->Add(MakeEmpty());
 }
 
 }  // namespace weft

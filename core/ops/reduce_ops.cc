@@ -185,10 +185,7 @@ OpSchema MakeArgMax() {
 
 // --- Of several operands ---------------------------------------------------
 
-absl::Status InferReduceToAll(const OpView& op, std::vector<TensorType>* out) {
-  WEFT_RETURN_IF_ERROR(
-      RequireOneOf(op, "reduction", {"sum", "prod", "max", "min"}));
-  WEFT_RETURN_IF_ERROR(RequireNumeric(op, 0));
+absl::Status RequireOneType(const OpView& op) {
   const TensorType& type = op.input(0);
   for (int i = 1; i < op.num_inputs(); ++i) {
     if (op.has_input(i) && op.input(i) == type) continue;
@@ -196,7 +193,15 @@ absl::Status InferReduceToAll(const OpView& op, std::vector<TensorType>* out) {
                     absl::StrCat("operand ", i, " is not, as operand 0 is, ",
                                  type.ToString()));
   }
-  out->assign(op.num_inputs(), type);
+  return absl::OkStatus();
+}
+
+absl::Status InferReduceToAll(const OpView& op, std::vector<TensorType>* out) {
+  WEFT_RETURN_IF_ERROR(
+      RequireOneOf(op, "reduction", {"sum", "prod", "max", "min"}));
+  WEFT_RETURN_IF_ERROR(RequireNumeric(op, 0));
+  WEFT_RETURN_IF_ERROR(RequireOneType(op));
+  out->assign(op.num_inputs(), op.input(0));
   return absl::OkStatus();
 }
 
@@ -232,6 +237,52 @@ OpSchema MakeReduceToAll() {
   return schema;
 }
 
+OpSchema MakeCopyToAll() {
+  OpSchema schema(OpId::kCopyToAll);
+  schema.inputs = {2, kVariadic};
+  schema.outputs = {1, kVariadic};
+  schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
+    WEFT_RETURN_IF_ERROR(RequireOneType(op));
+    out->assign(op.num_inputs() - 1, op.input(0));
+    return absl::OkStatus();
+  };
+  schema.cost = [](const OpView& op) {
+    return Cost{0, static_cast<double>(op.input(0).num_bytes()) *
+                       op.num_inputs()};
+  };
+  schema.decompose = [](const OpView&, absl::Span<const Value> inputs,
+                        NodeEmitter& emit) {
+    const Value x = emit.Emit1("Identity", {inputs.back()});
+    return std::vector<Value>(inputs.size() - 1, x);
+  };
+  return schema;
+}
+
+// --- Squares ----------------------------------------------------------------
+
+OpSchema MakeSumOfSquares() {
+  OpSchema schema(OpId::kSumOfSquares);
+  schema.inputs = {1, 1};
+  schema.signatures = SumOfSquaresSignatures;
+  schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
+    WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
+    *out = {{DType::kF64, Shape()}};
+    return absl::OkStatus();
+  };
+  schema.cost = [](const OpView& op) {
+    const auto elements = static_cast<double>(op.input(0).shape.num_elements());
+    return Cost{2 * elements, BytesMoved(op).bytes};
+  };
+  schema.decompose = [](const OpView&, absl::Span<const Value> inputs,
+                        NodeEmitter& emit) {
+    const Expr x = Cast(Expr(emit, inputs[0]), DType::kF64);
+    const Value sum =
+        emit.Emit1("ReduceSum", {(x * x).value()}, {{"keepdims", 0}});
+    return std::vector<Value>{sum};
+  };
+  return schema;
+}
+
 }  // namespace
 
 void RegisterReduceOps(OpRegistry* registry) {
@@ -242,6 +293,8 @@ void RegisterReduceOps(OpRegistry* registry) {
   registry->Add(MakeReduce(OpId::kReduceProd, Needs::kNumeric, ProdGradient));
   registry->Add(MakeArgMax());
   registry->Add(MakeReduceToAll());
+  registry->Add(MakeCopyToAll());
+  registry->Add(MakeSumOfSquares());
 }
 
 }  // namespace weft

@@ -172,6 +172,40 @@ TEST(ReduceToAllTest, CostIsThatOfOneResult) {
   EXPECT_EQ(cost.bytes, 240);
 }
 
+TEST(CopyToAllTest, GivesTheLastOperandToAll) {
+  OpCase c{"weft.CopyToAll", {}, {}};
+  for (double v : {4, 1, 2}) {
+    c.inputs.push_back(Literal::Of<double>({1}, {v}));
+  }
+  c.num_outputs = 2;
+  absl::StatusOr<std::vector<Literal>> results = RunOp(c);
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), 2u);
+  for (const Literal& y : *results) EXPECT_EQ(y.data<double>()[0], 2);
+  EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+  EXPECT_THAT(InferText("weft.CopyToAll", {}, {"f32[2]", "f32[3]"}, 1),
+              ErrorWith("WEFT-2004", {"operand 1", "f32[2]"}));
+}
+
+TEST(SumOfSquaresTest, InfersComputesAndDecomposes) {
+  EXPECT_EQ(InferText("weft.SumOfSquares", {}, {"f32[2,3]"}), "f64[]");
+  EXPECT_THAT(InferText("weft.SumOfSquares", {}, {"i32[2]"}),
+              ErrorWith("WEFT-2005", {"i32[2]"}));
+  for (const OpCase& c :
+       {OpCase{"weft.SumOfSquares",
+               {},
+               {Literal::Of<float>({2, 2}, {1, -2, 3, 1e30f})}},
+        OpCase{"weft.SumOfSquares", {}, {Literal::Of<double>({}, {-3})}},
+        OpCase{"weft.SumOfSquares", {}, {Literal::Of<float>({0}, {})}}}) {
+    EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+  }
+  // In f64: 1e30 squared is more than any f32.
+  EXPECT_THAT(ResultOf({"weft.SumOfSquares",
+                        {},
+                        {Literal::Of<float>({3}, {3, -4, 0})}}),
+              ElementsAre(25));
+}
+
 TEST(ReduceTest, CostCountsTheOperand) {
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).flops, 200);
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).bytes, 804);

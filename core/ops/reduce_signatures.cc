@@ -22,6 +22,14 @@ void SplitBeside(const OpView& op, const std::vector<int>& reduced,
   }
 }
 
+// Each member reduces its part of dimension `d`, one of those reduced.
+void AddSumOfParts(ReduceOp kind, int d, SignatureList* list) {
+  OpSignature signature;
+  signature.inputs = {Sbp::Split(d, kAnyGroups)};
+  signature.outputs = {Sbp::Partial(kind)};
+  list->Add(std::move(signature));
+}
+
 ReduceOp Kind(OpId id) {
   switch (id) {
     case OpId::kReduceMax:
@@ -48,11 +56,14 @@ std::vector<OpSignature> ReduceSignatures(const OpView& op) {
   SplitBeside(op, axes, &list);
   list.Partial(kind, {0});
   if (op.schema().id == OpId::kReduceMean) return list.Take();
-  for (int d : axes) {
-    OpSignature signature;
-    signature.inputs = {Sbp::Split(d, kAnyGroups)};
-    signature.outputs = {Sbp::Partial(kind)};
-    list.Add(std::move(signature));
+  for (int d : axes) AddSumOfParts(kind, d, &list);
+  return list.Take();
+}
+
+std::vector<OpSignature> SumOfSquaresSignatures(const OpView& op) {
+  SignatureList list(op);
+  for (int d = 0; d < op.input(0).shape.rank(); ++d) {
+    AddSumOfParts(ReduceOp::kSum, d, &list);
   }
   return list.Take();
 }

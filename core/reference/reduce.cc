@@ -135,6 +135,20 @@ absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
+absl::Status CopyToAll(const OpView&, absl::Span<const Tensor> in,
+                       std::vector<Tensor>* out) {
+  for (Tensor& y : *out) y.v = in.back().v;
+  return absl::OkStatus();
+}
+
+absl::Status SumOfSquares(const OpView&, absl::Span<const Tensor> in,
+                          std::vector<Tensor>* out) {
+  double sum = 0;
+  for (double v : in[0].v) sum += v * v;
+  (*out)[0].v[0] = sum;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddReduceEvaluators(EvaluatorTable* table) {
@@ -145,6 +159,8 @@ void AddReduceEvaluators(EvaluatorTable* table) {
   table->Add(OpId::kReduceMean, Mean);
   table->Add(OpId::kArgMax, ArgMax);
   table->Add(OpId::kReduceToAll, ReduceToAll);
+  table->Add(OpId::kCopyToAll, CopyToAll);
+  table->Add(OpId::kSumOfSquares, SumOfSquares);
 }
 
 }  // namespace reference

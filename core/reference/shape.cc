@@ -72,6 +72,12 @@ absl::Status StridedCopy(const OpView& op, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
+// Results are zeros until they are written.
+absl::Status Empty(const OpView&, absl::Span<const Tensor>,
+                   std::vector<Tensor>*) {
+  return absl::OkStatus();
+}
+
 absl::Status Split(const OpView& op, absl::Span<const Tensor> in,
                    std::vector<Tensor>* out) {
   WEFT_ASSIGN_OR_RETURN(int axis, AxisAttr(op, "axis", in[0].shape.rank()));
@@ -196,6 +202,7 @@ void AddShapeEvaluators(EvaluatorTable* table) {
   table->Add(OpId::kGatherGrad, GatherGrad);
   table->Add(OpId::kStridedCopy, StridedCopy);
   table->Add(OpId::kIota, Iota);
+  table->Add(OpId::kEmpty, Empty);
 }
 
 }  // namespace reference

@@ -106,6 +106,7 @@ Uses Reductions() {
     out.push_back({op, {{"axes", Ints{1}}, {"keepdims", 0}}, {"x[12,12,4]"}});
   }
   out.push_back({"ArgMax", {{"axis", 1}, {"keepdims", 0}}, {"x[12,4,12]"}});
+  out.push_back({"weft.SumOfSquares", {}, {"x[12,4,6]"}});
   return out;
 }
 
@@ -274,6 +275,8 @@ std::map<std::string, std::string> OpsWithoutSignatures() {
       {"weft.Send", later},
       {"weft.Recv", later},
       {"weft.ReduceToAll", later},
+      {"weft.CopyToAll", later},
+      {"weft.Empty", later},
   };
 }
 

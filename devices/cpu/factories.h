@@ -29,9 +29,11 @@ std::unique_ptr<Kernel> MakeStridedCopy(const Op& op);  // shape.cc
 std::unique_ptr<Kernel> MakeGather(const Op& op);       // gather.cc
 std::unique_ptr<Kernel> MakeGatherGrad(const Op& op);   // gather.cc
 std::unique_ptr<Kernel> MakeIota(const Op& op);         // gather.cc
+std::unique_ptr<Kernel> MakeEmpty(const Op& op);        // gather.cc
 std::unique_ptr<Kernel> MakeReduce(const Op& op);       // reduce.cc
 std::unique_ptr<Kernel> MakeArgMax(const Op& op);       // reduce.cc
 std::unique_ptr<Kernel> MakeReduceToAll(const Op& op);  // reduce_to_all.cc
+std::unique_ptr<Kernel> MakeCopyToAll(const Op& op);    // reduce_to_all.cc
 std::unique_ptr<Kernel> MakeMatMul(const Op& op);       // matmul.cc
 std::unique_ptr<Kernel> MakeGemm(const Op& op);         // matmul.cc
 std::unique_ptr<Kernel> MakeConv(const Op& op);         // conv.cc
@@ -56,6 +58,7 @@ std::unique_ptr<Kernel> MakeDropoutTraining(const Op& op);     // random.cc
 std::unique_ptr<Kernel> MakeDropoutGrad(const Op& op);         // random.cc
 std::unique_ptr<Kernel> MakeUpdate(const Op& op);              // update.cc
 std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op);          // training.cc
+std::unique_ptr<Kernel> MakeSumOfSquares(const Op& op);        // training.cc
 std::unique_ptr<Kernel> MakeClipScale(const Op& op);           // training.cc
 std::unique_ptr<Kernel> MakeLearningRate(const Op& op);        // training.cc
 std::unique_ptr<Kernel> MakeLossScaleUpdate(const Op& op);     // training.cc

@@ -12,6 +12,8 @@
 // So memory is passed once, whatever the number of operands. All operands of
 // an element are read before any result of it is written: result i may be the
 // memory of operand i, for any of them.
+//
+// CopyToAll: the last operand into all results; all-gather in place.
 #include "devices/cpu/each_alone.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/numeric.h"
@@ -154,6 +156,38 @@ std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
   if (op.in[0].dtype == WEFT_I64) return MakeOf<int64_t>(op);
   return WithF32F64(op.in[0].dtype, [&](auto tag) {
     return MakeOf<typename decltype(tag)::Storage>(op);
+  });
+}
+
+// Tile by tile: the operand comes from memory once.
+std::unique_ptr<Kernel> MakeCopyToAll(const Op& op) {
+  const size_t n = op.out.size();
+  if (!op.Arity(n + 1, std::max<size_t>(n, 1))) return nullptr;
+  bool fits = true;
+  for (const Tensor& t : op.in) {
+    fits = fits && t.dtype == op.out[0].dtype && t.SameDims(op.out[0]);
+  }
+  for (const Tensor& t : op.out) {
+    fits = fits && t.dtype == op.out[0].dtype && t.SameDims(op.out[0]);
+  }
+  if (!op.Check(fits, "operands and results of different types")) {
+    return nullptr;
+  }
+  const int results = static_cast<int>(n);
+  const int64_t bytes = op.out[0].count * SizeOf(op.out[0].dtype);
+  const int64_t tiles = (bytes + kTileBytes - 1) / kTileBytes;
+  const int64_t group = RowBlock(tiles, kTileBytes / 4 * results, kPlain);
+  return MakeKernel([results, bytes, tiles, group](const Args& a) {
+    const char* const x = a.Input<char>(results);
+    ParallelBlocks(tiles, group, [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin * kTileBytes; begin < end; ++begin) {
+        const int64_t length = std::min(kTileBytes, bytes - at);
+        for (int i = 0; i < results; ++i) {
+          std::memcpy(a.Output<char>(i) + at, x + at, length);
+        }
+        at += kTileBytes;
+      }
+    });
   });
 }
 

@@ -73,6 +73,21 @@ TEST(ReduceToAllTest, IsExactlyTheOpsThatItStandsFor) {
   }
 }
 
+TEST(CopyToAllTest, MatchesTheReference) {
+  Values values(23);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kU8, DType::kI64}) {
+    for (int n : {1, 2, 5}) {
+      for (const Shape& shape : {Shape({3, 2801}), Shape(), Shape({0})}) {
+        OpCase c{"weft.CopyToAll", {}, {}, n};
+        for (int i = 0; i <= n; ++i) {
+          c.inputs.push_back(values.Special(dtype, shape));
+        }
+        ExpectMatchesReference(c, Numerics::kExact);
+      }
+    }
+  }
+}
+
 TEST(ReduceToAllTest, TakesWhatItHasLoopsFor) {
   Values values(22);
   const auto status = [&](DType dtype, int n) {

@@ -41,14 +41,9 @@ void WriteScalar(const Args& a, uint32_t dtype, double value) {
   }
 }
 
-}  // namespace
-
-// Blocks of 4096 elements of each gradient, summed in double; a balanced tree
-// over all blocks in operand order.
-std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
-  if (!op.Arity(1, WEFT_MAX_OPERANDS, 1, 1) || !CheckScalarResult(op)) {
-    return nullptr;
-  }
+// Blocks of 4096 elements of each operand, summed in double; a balanced tree
+// over all blocks in operand order; `finish` of that.
+std::unique_ptr<Kernel> MakeOfSquares(const Op& op, double (*finish)(double)) {
   struct Part {
     uint32_t dtype;
     int64_t count;
@@ -56,14 +51,14 @@ std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
   std::vector<Part> parts;
   uint64_t blocks = 0;
   for (const Tensor& t : op.in) {
-    if (!op.Check(IsFloatType(t.dtype), "a gradient that is not a float")) {
+    if (!op.Check(IsFloatType(t.dtype), "an operand that is not a float")) {
       return nullptr;
     }
     parts.push_back({t.dtype, t.count});
     blocks += static_cast<uint64_t>(NormBlocks(t.count));
   }
   const uint32_t dtype = op.out[0].dtype;
-  auto run = [parts = std::move(parts), dtype](const Args& a) {
+  auto run = [parts = std::move(parts), dtype, finish](const Args& a) {
     double* const first = static_cast<double*>(a.workspace);
     double* sums = first;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -87,9 +82,23 @@ std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
     }
     TreeOf<SumOf, double> tree;
     for (const double* sum = first; sum != sums; ++sum) tree.Add(*sum);
-    WriteScalar(a, dtype, std::sqrt(tree.Result()));
+    WriteScalar(a, dtype, finish(tree.Result()));
   };
   return MakeKernel(std::move(run), 0, blocks * sizeof(double));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
+  if (!op.Arity(1, WEFT_MAX_OPERANDS, 1, 1) || !CheckScalarResult(op)) {
+    return nullptr;
+  }
+  return MakeOfSquares(op, [](double sum) { return std::sqrt(sum); });
+}
+
+std::unique_ptr<Kernel> MakeSumOfSquares(const Op& op) {
+  if (!op.Arity(1, 1) || !CheckScalarResult(op)) return nullptr;
+  return MakeOfSquares(op, [](double sum) { return sum; });
 }
 
 // min(1, clip_norm / norm); NaN stays NaN.

@@ -130,6 +130,13 @@ TEST(Training, ScalarsMatchTheReference) {
                            values.Uniform(DType::kF32, {}, -1, 1),
                            values.Uniform(DType::kF32, {0}, -1, 1)}},
                          Numerics::kRounded);
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    for (const Shape& shape : {Shape({100, 101}), Shape(), Shape({3, 0})}) {
+      ExpectMatchesReference(
+          {"weft.SumOfSquares", {}, {values.Uniform(dtype, shape, -1, 1)}},
+          Numerics::kAccumulated);
+    }
+  }
   for (float norm : {0.0f, 0.5f, 1.0f, 8.0f}) {
     ExpectMatchesReference(
         {"weft.ClipScale", {{"clip_norm", 1.0}}, {Literal::Scalar(norm)}},

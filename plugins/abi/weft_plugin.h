@@ -365,8 +365,8 @@ typedef struct weft_match {
  * gradient for each, then what all share. A kernel_match that answers
  * WEFT_UNSUPPORTED gets them one by one. So look at input_count.
  *
- * Of WEFT_OP_REDUCE_TO_ALL, too, output i may be the memory of input i, for any
- * of them, whatever `in_place` said. */
+ * Of WEFT_OP_REDUCE_TO_ALL and WEFT_OP_COPY_TO_ALL, too, output i may be the
+ * memory of input i, for any of them, whatever `in_place` said. */
 typedef weft_place weft_buffer;
 
 typedef struct weft_compute_api {

@@ -40,9 +40,7 @@ absl::Status DecomposeNorms(Graph* graph) {
     emit.set_placement(node->device, node->stage);
     Value total;
     for (Value v : node->inputs()) {
-      const Value wide = emit.Emit1("Cast", {v}, {{"to", DType::kF64}});
-      const Value square = emit.Emit1("Mul", {wide, wide});
-      const Value sum = emit.Emit1("ReduceSum", {square}, {{"keepdims", 0}});
+      const Value sum = emit.Emit1("weft.SumOfSquares", {v});
       total = total.valid() ? emit.Emit1("Add", {total, sum}) : sum;
     }
     const Value root = emit.Emit1("Sqrt", {total});
