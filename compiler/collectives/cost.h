@@ -54,8 +54,8 @@ struct Topology {
 };
 
 // Whether the algorithm is done in place (collective.h): an all-reduce in three
-// stages or a direct all-gather of `bytes` over all blocks, by ranks of one host
-// that read each other's blocks where they lie.
+// stages or a direct all-gather of `bytes` over all blocks, by ranks of one
+// host that read each other's blocks where they lie.
 bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
              const CollectiveGroup& group, const Topology& topology);
 

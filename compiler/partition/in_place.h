@@ -1,8 +1,8 @@
 // InPlaceResults: which results of kernels lie in the bytes of operands, so
 // that ranks read and reduce in place what lies at another (partition.h): the
-// parts of a Split, the results of a weft.ReduceToAll or weft.CopyToAll, and the
-// Concat of all parts.
-// Only such as somebody reads, for who reads them lets go of the operand.
+// parts of a Split, the results of a weft.ReduceToAll or weft.CopyToAll, and
+// the Concat of all parts. Only such as somebody reads, for who reads them lets
+// go of the operand.
 //
 //   InPlaceResults in_place(&draft, &wire, graph, alignment);
 //   in_place.Put(node, work);     // of a work on the host, when it is made

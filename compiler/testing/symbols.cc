@@ -42,9 +42,8 @@ std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
   if (schema == nullptr || !UpdatesMany(*schema)) {
     const uint64_t symbol = OpSymbol(kernel, operands);
     // All results of this one are the same value.
-    const bool equal =
-        schema != nullptr && (schema->id == OpId::kReduceToAll ||
-                              schema->id == OpId::kCopyToAll);
+    const bool equal = schema != nullptr && (schema->id == OpId::kReduceToAll ||
+                                             schema->id == OpId::kCopyToAll);
     for (int i = 0; i < num_results; ++i) {
       out.push_back(Combine(symbol, equal ? 0 : i));
     }

@@ -247,8 +247,8 @@ OpSchema MakeCopyToAll() {
     return absl::OkStatus();
   };
   schema.cost = [](const OpView& op) {
-    return Cost{0, static_cast<double>(op.input(0).num_bytes()) *
-                       op.num_inputs()};
+    return Cost{0,
+                static_cast<double>(op.input(0).num_bytes()) * op.num_inputs()};
   };
   schema.decompose = [](const OpView&, absl::Span<const Value> inputs,
                         NodeEmitter& emit) {

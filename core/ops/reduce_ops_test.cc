@@ -200,10 +200,10 @@ TEST(SumOfSquaresTest, InfersComputesAndDecomposes) {
     EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
   }
   // In f64: 1e30 squared is more than any f32.
-  EXPECT_THAT(ResultOf({"weft.SumOfSquares",
-                        {},
-                        {Literal::Of<float>({3}, {3, -4, 0})}}),
-              ElementsAre(25));
+  EXPECT_THAT(
+      ResultOf(
+          {"weft.SumOfSquares", {}, {Literal::Of<float>({3}, {3, -4, 0})}}),
+      ElementsAre(25));
 }
 
 TEST(ReduceTest, CostCountsTheOperand) {

@@ -353,8 +353,7 @@ void ExpectMatchesReference(const OpCase& c, Numerics numerics) {
   if (schema.effect == OpEffect::kUpdate) {
     others.emplace_back();
     others.back().updates = all;
-  } else if (schema.id == OpId::kReduceToAll ||
-             schema.id == OpId::kCopyToAll) {
+  } else if (schema.id == OpId::kReduceToAll || schema.id == OpId::kCopyToAll) {
     for (uint32_t some : {all, 0x55555555u & all, 0xAAAAAAAAu & all}) {
       others.emplace_back();
       others.back().updates = some;
