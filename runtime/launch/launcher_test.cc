@@ -391,6 +391,7 @@ TEST_F(LauncherTest, WhatWouldComeAgainOnAnotherHostIsNotTriedAgain) {
     EXPECT_EQ(result.exit_code, 138);
     EXPECT_EQ(result.restarts, restarts);
   }
+  EXPECT_THAT(err_, HasSubstr(" ended first, on host : WEFT-7001: lost\n"));
   EXPECT_THAT(err_, HasSubstr("no restart: this would come again"));
   EXPECT_THAT(calls_.hubs, IsEmpty());
 }

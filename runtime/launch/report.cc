@@ -30,6 +30,9 @@ std::pair<int, uint64_t> Suspicion(const RankEnd& end) {
   return {kind, end.order};
 }
 
+// How one ended that was asked to tells of who asked, not of the cause.
+bool EndedByItself(const RankEnd& end) { return !end.asked && !end.end.ok(); }
+
 bool WouldComeAgain(int exit_code) {
   // Usage, model, plugin, loss that is not finite (core/base/error.h).
   for (ErrorCode code : {ErrorCode::kBadJob, ErrorCode::kBadGraph,
@@ -46,6 +49,18 @@ bool WouldComeAgain(absl::string_view name) {
          absl::SimpleAtoi(name, &number) &&
          WouldComeAgain(
              ExitCodeOf(MakeError(static_cast<ErrorCode>(number), "")));
+}
+
+const char* WhatItDid(FirstCause::Part part) {
+  switch (part) {
+    case FirstCause::Part::kFailed:
+      return "failed first";
+    case FirstCause::Part::kAbsent:
+      return "did not come";
+    case FirstCause::Part::kEnded:
+      return "ended first";
+  }
+  return "";
 }
 
 struct Told {
@@ -113,7 +128,11 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
       });
   FirstCause cause;
   cause.rank = told.has_value() ? told->rank : first->rank;
-  cause.came = !told.has_value() || told->came;
+  if (!told.has_value() && first->end.exit_code == ExitCodeOfLostPeer()) {
+    cause.part = FirstCause::Part::kEnded;
+  } else if (told.has_value() && !told->came) {
+    cause.part = FirstCause::Part::kAbsent;
+  }
   bool here = false;
   for (const RankEnd& end : ends) {
     if (end.rank == cause.rank) {
@@ -121,9 +140,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
       here = true;
     }
   }
-  // How one ended that was asked to tells of who asked, not of the cause.
-  const bool by_itself = !first->asked && !first->end.ok();
-  if (by_itself) {
+  if (EndedByItself(*first)) {
     cause.exit_code = first->end.code();
   } else {
     cause.exit_code = here && told.has_value() ? ExitCodeOf(told->status)
@@ -141,7 +158,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
   if (own.has_value()) {
     cause.message = own->message;
     cause.where = own->where;
-  } else if (told.has_value() && !(here && by_itself)) {
+  } else if (told.has_value() && !(here && EndedByItself(*first))) {
     cause.message = absl::StrCat(ErrorName(ErrorCodeOf(told->status)), ": ",
                                  told->status.message());
   } else {
@@ -155,8 +172,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
 
 std::vector<std::string> ReportLines(const FirstCause& cause) {
   std::vector<std::string> lines;
-  lines.push_back(absl::StrCat("rank ", cause.rank,
-                               cause.came ? " failed first" : " did not come",
+  lines.push_back(absl::StrCat("rank ", cause.rank, " ", WhatItDid(cause.part),
                                cause.where, ": ", cause.message));
   if (cause.others > 0) {
     lines.push_back(absl::StrCat(cause.others, " other rank",

@@ -26,8 +26,14 @@
 namespace weft::launch {
 
 struct FirstCause {
+  enum class Part {
+    kFailed,
+    kAbsent,  // the others waited for it in vain
+    kEnded,   // it lost a rank of another host, perhaps: its message tells
+  };
+
   uint32_t rank = 0;
-  bool came = true;     // false: it is the one that the others waited for
+  Part part = Part::kFailed;
   std::string message;  // "WEFT-6001: loss is nan at step 13"
   std::string where;    // ", on host n1"; with " at step 12" where the message
                         // names none; empty: not known
