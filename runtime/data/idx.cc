@@ -1,8 +1,10 @@
 #include "runtime/data/idx.h"
 
+#include <sys/mman.h>
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -59,6 +61,17 @@ absl::StatusOr<Shape> ParseHeader(absl::string_view name,
   return shape;
 }
 
+// Batches are gathered from all over it, and each small page that is new to the
+// processor costs as much as the bytes that are read there. It may fail.
+void WishForLargePages(const std::string& reserved) {
+  constexpr uintptr_t kPage = uintptr_t{2} << 20;
+  const auto at = reinterpret_cast<uintptr_t>(reserved.data());
+  const uintptr_t begin = (at + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (at + reserved.capacity()) / kPage * kPage;
+  if (begin >= end) return;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 bool OnlyZeros(const z_stream& stream) {
   return std::all_of(stream.next_in, stream.next_in + stream.avail_in,
                      [](Bytef b) { return b == 0; });
@@ -87,6 +100,7 @@ absl::StatusOr<std::string> Gunzip(absl::string_view bytes,
     uint32_t size;
     std::memcpy(&size, bytes.data() + bytes.size() - 4, 4);
     out.reserve(std::min<uint64_t>({size, max_bytes, bytes.size() * 1032}));
+    WishForLargePages(out);
   }
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
