@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/tree_fold.h"
 #include "core/ops/activation.h"
 #include "core/ops/image_layout.h"
 #include "core/reference/evaluators.h"
@@ -196,26 +197,14 @@ absl::StatusOr<Literal> TreeSum(absl::Span<const Literal> parts) {
                      absl::StrCat("parts of one sum are ", type.ToString(),
                                   " and ", part.type().ToString()));
   }
-  auto add = [&type](const Literal& a, const Literal& b) {
+  TreeFold<Literal> fold([&type](const Literal& a, const Literal& b) {
     std::vector<double> sum = a.ToDoubles();
     std::vector<double> more = b.ToDoubles();
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
     return Literal::FromDoubles(type, sum);
-  };
-  std::vector<Literal> partial;  // of sizes that shrink by powers of two
-  for (size_t taken = 1; taken <= parts.size(); ++taken) {
-    Literal sum = parts[taken - 1];
-    for (size_t bits = taken; bits % 2 == 0; bits /= 2) {
-      sum = add(partial.back(), sum);
-      partial.pop_back();
-    }
-    partial.push_back(std::move(sum));
-  }
-  Literal total = partial.back();
-  for (size_t i = partial.size() - 1; i > 0; --i) {
-    total = add(partial[i - 1], total);
-  }
-  return total;
+  });
+  for (const Literal& part : parts) fold.Take(part);
+  return fold.Total();
 }
 
 }  // namespace weft

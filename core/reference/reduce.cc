@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/base/status_macros.h"
+#include "core/base/tree_fold.h"
 #include "core/ops/infer.h"
 #include "core/ops/scalar.h"
 #include "core/reference/evaluators.h"
@@ -120,17 +121,10 @@ absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
                             : ScalarValue(combine, a, b);
   };
   for (size_t i = 0; i < in[0].v.size(); ++i) {
-    std::vector<double> row;
-    for (const Tensor& x : in) row.push_back(x.v[i]);
-    // Neighbours, then neighbours of these; what is left over is last.
-    while (row.size() > 1) {
-      std::vector<double> half;
-      for (size_t k = 0; k < row.size(); k += 2) {
-        half.push_back(k + 1 < row.size() ? both(row[k], row[k + 1]) : row[k]);
-      }
-      row = std::move(half);
-    }
-    for (Tensor& y : *out) y.v[i] = row[0];
+    TreeFold<double> fold(both);
+    for (const Tensor& x : in) fold.Take(x.v[i]);
+    const double all = fold.Total();
+    for (Tensor& y : *out) y.v[i] = all;
   }
   return absl::OkStatus();
 }
