@@ -242,17 +242,25 @@ TEST(CheckPlanTest, RefusesInPlaceWithoutAnOrderEdge) {
   EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
 }
 
-TEST(CheckPlanTest, ASendReadsWhatItGivesOn) {
+// Of x/y, `viewer` makes the view "view"; `user`, which nothing orders against
+// it, is still to use x/y. 'out' is there to read.
+PlanBuilder AViewAndAUser(Task::Kind kind, const std::string& viewer,
+                          const std::string& user) {
   PlanBuilder b;
   b.Stream("io", false);
   b.Task("x", Task::SOURCE, "io");
-  b.Task("send", Task::SEND, "io");
-  b.Task("relu", Task::COMPUTE, "io");
+  b.Task(viewer, kind, "io");
+  b.Task(user, Task::COMPUTE, "io");
   b.Task("out", Task::SINK, "io");
   b.Output("x", {"x/y"});
-  b.Slices("send", "x/y", "sent", 1);
+  b.Slices(viewer, "x/y", "view", 1);
+  b.Edge(viewer, "out", {"view"});
+  return b;
+}
+
+TEST(CheckPlanTest, ASendReadsWhatItGivesOn) {
+  PlanBuilder b = AViewAndAUser(Task::SEND, "send", "relu");
   b.InPlace("relu", "x/y", "relu/y");
-  b.Edge("send", "out", {"sent"});
   b.Edge("relu", "out", {"relu/y"});
   ExpectRefuted(b.Build(), "finish reading that before");
 }
@@ -305,16 +313,8 @@ TEST(CheckPlanTest, OrdersReadersOfAVariableAgainstItsWriteBack) {
 }
 
 TEST(CheckPlanTest, AcceptsViewsOfOneRegisterAtOnce) {
-  PlanBuilder b;
-  b.Stream("io", false);
-  b.Task("x", Task::SOURCE, "io");
-  b.Task("v", Task::COMPUTE, "io");
-  b.Task("u", Task::COMPUTE, "io");
-  b.Task("out", Task::SINK, "io");
-  b.Output("x", {"x/y"});
-  b.Slices("v", "x/y", "v/y", 1);
+  PlanBuilder b = AViewAndAUser(Task::COMPUTE, "v", "u");
   b.Slices("u", "x/y", "u/y", 1);
-  b.Edge("v", "out", {"v/y"});
   b.Edge("u", "out", {"u/y"});
   EXPECT_EQ(CheckPlan(b.Build()), absl::OkStatus());
 }
