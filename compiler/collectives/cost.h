@@ -41,7 +41,7 @@ struct LinkCost {
 };
 
 struct Topology {
-  LinkCost in_host = {2e-6, 0.5e-6, 8e9};
+  LinkCost in_host = {1e-6, 0.5e-6, 8e9};
   LinkCost across = {30e-6, 5e-6, 1.25e9};
   double reduce_bytes_per_s = 8e9;  // of operands
   // Ranks of one host read each other's values in place: of at least so many

@@ -108,6 +108,12 @@ TEST(ChooseTest, BySizeAndTopology) {
   busy.in_host.per_message_s = 1e-4;
   EXPECT_EQ(ChoiceOf(Kind::kAllReduce, 1 << 20, eight, busy),
             Algorithm::kHalvingDoubling);
+  // And of a small sum the fewest, where more than two ranks have a power.
+  for (int ranks : {2, 3, 4, 8, 16}) {
+    EXPECT_EQ(ChoiceOf(Kind::kAllReduce, 4 << 10, {ranks, 0, {}}),
+              ranks < 4 ? Algorithm::kDirect : Algorithm::kDoubling)
+        << ranks;
+  }
   // Slow between hosts.
   EXPECT_EQ(ChoiceOf(Kind::kAllReduce, 64 << 20, TwoHosts(8)),
             Algorithm::kHierarchical);

@@ -22,8 +22,8 @@ absl::string_view Name(CollectiveKind kind) {
 
 absl::string_view Name(CollectiveAlgorithm algorithm) {
   constexpr absl::string_view kNames[] = {
-      "auto", "direct",      "three-stage", "ring", "halving-doubling",
-      "tree", "hierarchical"};
+      "auto", "direct",       "three-stage", "ring", "halving-doubling",
+      "tree", "hierarchical", "doubling"};
   return kNames[static_cast<int>(algorithm)];
 }
 
@@ -84,6 +84,8 @@ bool Exists(CollectiveKind kind, CollectiveAlgorithm algorithm) {
              kind == Kind::kAllGather;
     case Algorithm::kTree:
       return kind == Kind::kAllReduce || HasRoot(kind);
+    case Algorithm::kDoubling:
+      return kind == Kind::kAllReduce;
   }
   return false;
 }
@@ -93,11 +95,12 @@ std::string WhyNot(CollectiveKind kind, CollectiveAlgorithm algorithm,
   if (!Exists(kind, algorithm)) {
     return absl::StrCat(Name(algorithm), " cannot do ", Name(kind));
   }
-  if (algorithm == Algorithm::kHalvingDoubling && !IsPowerOfTwo(group.size)) {
-    return absl::StrCat(
-        "halving-doubling needs a power of two of ranks, the "
-        "group has ",
-        group.size);
+  if ((algorithm == Algorithm::kHalvingDoubling ||
+       algorithm == Algorithm::kDoubling) &&
+      !IsPowerOfTwo(group.size)) {
+    return absl::StrCat(Name(algorithm),
+                        " needs a power of two of ranks, the group has ",
+                        group.size);
   }
   if (algorithm == Algorithm::kHierarchical && AlignedHostSize(group) == 0) {
     return absl::StrCat(

@@ -11,10 +11,10 @@
 // A *group* is an ordered list of ranks; everything here counts by *position*
 // in it, from 0, and knows no rank numbers.
 //
-// TREE, the order of direct, three-stage, tree, halving-doubling and
-// hierarchical: the sum over positions [lo, hi) is the sum over [lo, mid) plus
-// the sum over [mid, hi), the lower positions on the left, where mid - lo is
-// the largest power of two below hi - lo:
+// TREE, the order of all algorithms but the ring: the sum over positions [lo,
+// hi) is the sum over [lo, mid) plus the sum over [mid, hi), the lower
+// positions on the left, where mid - lo is the largest power of two below hi -
+// lo:
 //
 //   8 ranks: ((0+1)+(2+3))+((4+5)+(6+7))      7: ((0+1)+(2+3))+((4+5)+6)
 //
@@ -60,8 +60,9 @@ enum class CollectiveAlgorithm : uint8_t {
   kHalvingDoubling,  // pairs, nearest first; a power of two of ranks
   kTree,             // binomial
   kHierarchical,     // within hosts, then across, then within
+  kDoubling,         // pairs, nearest first, swap sums; a power of two of ranks
 };
-inline constexpr int kNumCollectiveAlgorithms = 7;
+inline constexpr int kNumCollectiveAlgorithms = 8;
 
 enum class OrderClass : uint8_t {
   kNone,  // nothing is reduced: the bits are those that were sent

@@ -153,6 +153,9 @@ CollectiveSchedule CollectiveScheduleBuilder::Build(Algorithm algorithm) {
     case Algorithm::kTree:
       Tree();
       break;
+    case Algorithm::kDoubling:
+      Doubling();
+      break;
     case Algorithm::kHierarchical:
       Hierarchical();
       break;

@@ -61,6 +61,7 @@ class CollectiveScheduleBuilder {
   void ThreeStage();
   void Ring();
   void HalvingDoubling();
+  void Doubling();
   void Tree();
   void Hierarchical();
 

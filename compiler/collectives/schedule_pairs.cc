@@ -1,4 +1,4 @@
-// Halving-doubling, tree and hierarchical.
+// Halving-doubling, doubling, tree and hierarchical.
 #include <algorithm>
 #include <vector>
 
@@ -64,6 +64,21 @@ void CollectiveScheduleBuilder::HalvingDoubling() {
   }
   if (kind_ != Kind::kAllGather) Halve();
   if (kind_ != Kind::kReduceScatter) Double();
+}
+
+// ---- Doubling
+
+// Before the step of bit `bit` each position has the sum over those that differ
+// from it in lower bits only.
+void CollectiveScheduleBuilder::Doubling() {
+  for (int bit = 1; bit < n_; bit *= 2) {
+    std::vector<CollectiveMove>& moves = Step("reduce");
+    for (int from = 0; from < n_; ++from) {
+      moves.push_back(
+          {from, from ^ bit, 0, 0, 1,
+           (from & bit) == 0 ? Action::kReduceLeft : Action::kReduceRight});
+    }
+  }
 }
 
 // ---- Tree

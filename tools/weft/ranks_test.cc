@@ -160,7 +160,7 @@ TEST(RanksTest, LogicalShardsRefuseTheRing) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
   for (const char* name : {"auto", "direct", "three-stage", "tree",
-                           "halving-doubling", "hierarchical"}) {
+                           "halving-doubling", "doubling", "hierarchical"}) {
     EXPECT_TRUE(Algorithm(name, 4).ok()) << name;
   }
 }
