@@ -105,7 +105,7 @@ void ExpectSameByAllAlgorithms(const TestJob& job, const std::string& more,
                                const Left& one) {
   int seed = 0;
   for (const char* algorithm :
-       {"direct", "three-stage", "halving-doubling", "tree"}) {
+       {"direct", "three-stage", "halving-doubling", "doubling", "tree"}) {
     SCOPED_TRACE(algorithm);
     Sets with = kSharded;
     with.push_back(absl::StrCat("collectives.algorithm=", algorithm));
