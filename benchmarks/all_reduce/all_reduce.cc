@@ -5,7 +5,7 @@
 // of two threads writing its half of the sum into all buffers. Both in one run.
 //
 //   all_reduce --transport=PATH/libweft_shm.so --cpu=PATH/libweft_cpu.so
-//       [--ranks=2] [--algorithm=auto] [--mapped=16384] [--size=4KiB]
+//       [--ranks=2] [--algorithm=auto] [--mapped=4097] [--size=4KiB]
 //       [--times=1]
 //
 // Without a size it takes all of them; `times` as many periods, and no limit,
@@ -81,7 +81,7 @@ using Flags = std::map<std::string, std::string>;
 Flags ParseFlags(int argc, char** argv) {
   Flags flags = {{"ranks", "2"},
                  {"algorithm", "auto"},
-                 {"mapped", "16384"},
+                 {"mapped", "4097"},
                  {"size", ""},
                  {"times", "1"}};
   for (int i = 1; i < argc; ++i) {

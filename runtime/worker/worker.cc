@@ -37,7 +37,9 @@ Worker::Worker(const Config& config, actor::ActorTable table)
       executor_(*config.executor),
       table_(std::move(table)),
       local_(table_.queue_bound() + kControlMessages),
-      effects_(table_.effects_size(), &local_) {
+      effects_(table_.effects_size(), &local_),
+      slow_(table_.size()) {
+  put_off_.reserve(table_.size());
   if (config_.channels != nullptr) {
     config_.channels->Attach(config_.number, &table_, &local_);
   }
@@ -73,6 +75,7 @@ void Worker::Begin(uint64_t first_step) {
   first_period_ = table_.periods_finished();
   finished_ = first_period_;
   leaving_ = Leaving::kNo;
+  put_off_.clear();
   LookAtWire();
   const bool profiled =
       config_.profile != nullptr && config_.profile->recording();
@@ -84,6 +87,12 @@ void Worker::Run() {
   const uint64_t begin_ns = profile_ != nullptr ? NowNs() : 0;
   while (true) {
     while (!local_.empty()) Deliver(local_.Pop());
+    if (ABSL_PREDICT_FALSE(!put_off_.empty())) {
+      const uint32_t next = put_off_.front();
+      put_off_.erase(put_off_.begin());
+      Try(next);
+      continue;
+    }
     if (Poll()) {
       nap_ns_ = kFirstNapNs;
       continue;
@@ -119,7 +128,21 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Deliver(
 }
 
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Try(uint32_t i) {
-  while (table_.CanAct(i)) i = ActOnce(i);
+  while (table_.CanAct(i)) {
+    if (ABSL_PREDICT_FALSE(slow_[i] != 0) && !GoesAhead(i)) return;
+    i = ActOnce(i);
+  }
+}
+
+bool Worker::GoesAhead(uint32_t i) {
+  if (local_.empty()) {
+    FlushWire();
+    return leaving_ != Leaving::kAbort;
+  }
+  if (std::find(put_off_.begin(), put_off_.end(), i) == put_off_.end()) {
+    put_off_.push_back(i);
+  }
+  return false;
 }
 
 // Returns the actor to try next.
@@ -130,7 +153,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t Worker::ActOnce(uint32_t i) {
   const Executor::Work work = executor_.work(i);
   if (work != Executor::Work::kNone) {
     if (ABSL_PREDICT_FALSE(!Execute(i, executor_.record(i)))) return kNoActor;
-    if (work == Executor::Work::kLong && PollIsDue()) unpolled_ = kPollEvery;
+    if (work == Executor::Work::kLong && PollIsDue(i)) unpolled_ = kPollEvery;
   }
   if (!effects_.at_tick().empty()) SendLate(executor_.record(i));
   if (ABSL_PREDICT_FALSE(table_.periods_finished() != finished_)) {

@@ -12,9 +12,11 @@
 // Taking one message from the queue changes one actor; then the actor that may
 // act, if there is one, acts: its launches, then its messages. Between acts the
 // worker polls: after 64 acts, and after one that gave a device something to
-// do; where there is a wire, only when some microsecond has passed. With
-// nothing to do it spins a little, or where there are more threads than cores
-// lets others run, then sleeps on its futex word.
+// do; where there is a wire, only when some microsecond has passed. There, too,
+// an actor whose last act took long lets all others go first that can act, and
+// what they have for other ranks is sent before. With nothing to do the worker
+// spins a little, or where there are more threads than cores lets others run,
+// then sleeps on its futex word.
 //
 //   Worker worker(config);
 //   worker.Begin(/*first_step=*/0);
@@ -161,6 +163,7 @@ class Worker {
 
   static constexpr uint32_t kPollEvery = 64;    // acts
   static constexpr uint64_t kPollTicks = 2048;  // of CpuTicks
+  static constexpr uint64_t kSlowTicks = 16 * kPollTicks;
   // Times to let other threads run before sleeping, where nobody spins.
   static constexpr uint32_t kYields = 64;
   static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
@@ -169,6 +172,8 @@ class Worker {
 
   void Deliver(const actor::Message& message);
   void Try(uint32_t actor);
+  // Before an act that will take long: false puts it off.
+  bool GoesAhead(uint32_t actor);
   uint32_t ActOnce(uint32_t actor);
   bool Execute(uint32_t actor, const TaskRecord& record);
   absl::Status RunObserved(const TaskRecord& record, uint64_t step);
@@ -185,8 +190,11 @@ class Worker {
   bool PollOthers();
   // After an act that may have taken long. To poll a wire costs as much as a
   // few short acts; a mailbox, less than to read the clock.
-  bool PollIsDue() const {
-    return config_.wire == nullptr || CpuTicks() - polled_ticks_ >= kPollTicks;
+  bool PollIsDue(uint32_t actor) {
+    if (config_.wire == nullptr) return true;
+    const uint64_t ticks = CpuTicks() - polled_ticks_;
+    slow_[actor] = ticks >= kSlowTicks;
+    return ticks >= kPollTicks;
   }
   bool PollWire();
   // At all of it, whether its token was notified or not: once after a pause.
@@ -224,6 +232,8 @@ class Worker {
   // the launch has returned.
   actor::MessageQueue local_;
   actor::Effects effects_;
+  std::vector<uint8_t> slow_;      // by actor: its last act took long
+  std::vector<uint32_t> put_off_;  // until the queue is empty
   std::vector<uint16_t> worker_of_stream_;
   std::vector<AsyncStream*> async_of_stream_;  // by the plan's; null: inline
   std::vector<std::unique_ptr<AsyncStream>> async_;

@@ -120,7 +120,9 @@ absl::Status CheckArgsOnce(absl::string_view name, const job::Job& job) {
 }
 
 constexpr uint64_t kMaxChunkElements = uint64_t{1} << 40;
-constexpr uint64_t kMappedBytes = 16384;
+// What shm does not copy when it is sent: a larger SEND waits for its receiver
+// and then for the sender, which computes meanwhile.
+constexpr uint64_t kMappedBytes = 4097;
 constexpr uint64_t kMaxMappedBytes = uint64_t{1} << 40;
 constexpr uint32_t kMaxStages = 4096;
 
