@@ -1,6 +1,7 @@
 // Sessions of several ranks whose plans were proved alone: what their ranks
 // compute together, and what they are told where they do not agree on a
 // collective, where one lacks it, or where one is not there.
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -12,7 +13,9 @@
 
 #include "compiler/collectives/collective.h"
 #include "compiler/compile.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/graph/graph.h"
 #include "core/ops/expr.h"
 #include "core/ops/system_attrs.h"
@@ -71,13 +74,15 @@ class Numbers : public runtime::SourceReader {
 // Keeps what the last step gave.
 class Keeper : public runtime::SinkConsumer {
  public:
-  absl::Status Consume(uint64_t, uint32_t,
+  absl::Status Consume(uint64_t step, uint32_t,
                        absl::Span<const runtime::HostTensor> in) override {
     values.resize(in[0].bytes / sizeof(float));
     std::memcpy(values.data(), in[0].data, in[0].bytes);
+    if (on_step) return on_step(step);
     return absl::OkStatus();
   }
   std::vector<float> values;
+  std::function<absl::Status(uint64_t step)> on_step;
 };
 
 // Changes what a rank takes the collective for: the others have an all-reduce
@@ -122,6 +127,28 @@ Graph InPlaceGraph(int rank) {
   const Expr y = Expr(emit, x->output(0)) * 2.0 + 1.0;
   const Value sum = AddCollective(&graph, c, Value(y), type).value();
   emit.Emit("weft.Output", {Expr(emit, sum)}, {{"name", "y"}}, 0);
+  EXPECT_TRUE(emit.status().ok()) << emit.status();
+  return graph;
+}
+
+// Rank 0 keeps x and sends it to rank 1, which keeps what comes.
+Graph SendingGraph(int rank) {
+  Graph graph("g");
+  const TensorType type = {DType::kF32, {kLength}};
+  GraphEmitter emit(&graph, "t", "test");
+  Value x = rank == 1 ? emit.Emit1("weft.Recv", {},
+                                   {{"channel", "x"},
+                                    {"peer", 0},
+                                    {"rate", "micro"},
+                                    {"dtype", type.dtype},
+                                    {"shape", std::vector<int64_t>{kLength}}})
+                      : emit.Emit1("weft.DataSource", {},
+                                   DataSourceAttrs("x", {type}));
+  emit.Emit("weft.Output", {x}, {{"name", "y"}}, 0);
+  if (rank == 0) {
+    emit.Emit("weft.Send", {x},
+              {{"channel", "x"}, {"peer", 1}, {"rate", "micro"}}, 0);
+  }
   EXPECT_TRUE(emit.status().ok()) << emit.status();
   return graph;
 }
@@ -187,6 +214,10 @@ class Rank {
   void Die() { session_.reset(); }
 
   const std::vector<float>& result() const { return keeper_.values; }
+  // Called by the rank's worker when a step's result is there.
+  void set_on_step(std::function<absl::Status(uint64_t step)> on_step) {
+    keeper_.on_step = std::move(on_step);
+  }
   // Channels that bring back what was changed where it lies.
   int in_place() const { return in_place_; }
 
@@ -287,6 +318,43 @@ struct Case {
   const char* others;
   const char* its;
 };
+
+// Rank 0 keeps a value, and does so for as long as rank 1 lacks it: the SEND of
+// it comes first.
+TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks = Load(&meeting, SendingGraph);
+  constexpr uint64_t kSteps = 8;
+  Mutex mutex;
+  CondVar changed;
+  uint64_t seen = 0;  // steps that rank 1 has
+  ranks[1]->set_on_step([&](uint64_t step) {
+    MutexLock lock(&mutex);
+    seen = step + 1;
+    changed.NotifyAll();
+    return absl::OkStatus();
+  });
+  ranks[0]->set_on_step([&](uint64_t step) -> absl::Status {
+    const int64_t begin_ns = RealClock().MonotonicNs();
+    while (RealClock().MonotonicNs() - begin_ns < 1'000'000) {
+    }
+    if (step == 0) return absl::OkStatus();  // now it is known to take long
+    MutexLock lock(&mutex);
+    const std::chrono::nanoseconds patience(kPatientNs);
+    while (seen <= step) {
+      if (changed.WaitFor(&mutex, patience)) continue;
+      return MakeError(ErrorCode::kInternal, "rank 1 still lacks its value");
+    }
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : RunAll(ranks, kSteps)) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (const absl::Status& status :
+       OnEach(ranks, [&](int r) { return ranks[r]->Leave(); })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
 
 class DisagreeingSessionsTest : public testing::TestWithParam<Case> {};
 

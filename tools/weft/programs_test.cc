@@ -119,9 +119,10 @@ TEST(ProgramsTest, StateInPartsTakesAnNthAndALayer) {
   constexpr uint64_t kLayer = 256 * 256 * 4;
   const std::vector<std::string> sets = {
       "model.builtin.args.hidden=256,256,256,256,256,256,256,256,256"};
-  const auto with = [&](const std::string& zero) {
+  const auto with = [&](const std::string& zero, const char* mapped_bytes) {
     std::vector<std::string> out = sets;
     out.push_back("zero=" + zero);
+    out.push_back(absl::StrCat("collectives.mapped_bytes=", mapped_bytes));
     return out;
   };
   const uint64_t whole = Arenas(sets, 2)[plan::Arena::STATE];
@@ -131,7 +132,7 @@ TEST(ProgramsTest, StateInPartsTakesAnNthAndALayer) {
     uint64_t before = ~uint64_t{0};
     for (const std::string zero : {"1", "2", "3"}) {
       SCOPED_TRACE(zero);
-      auto bytes = Arenas(with(zero), ranks);
+      auto bytes = Arenas(with(zero, "0"), ranks);
       // Biases and the small layers at both ends are whole.
       EXPECT_LT(bytes[plan::Arena::STATE], whole / ranks + kLayer / 4);
       EXPECT_LE(bytes[plan::Arena::ACTIVATIONS], before);
@@ -140,6 +141,12 @@ TEST(ProgramsTest, StateInPartsTakesAnNthAndALayer) {
     // Parts of all gradients, which their norm waits for, and what a layer
     // needs while it is computed.
     EXPECT_LT(before, whole / 2 / ranks + 3 * kLayer);
+    // What peers read or write lies apart, and is kept until they have done so.
+    const auto made = [&](const std::string& zero) {
+      auto bytes = Arenas(with(zero, "1"), ranks);
+      return bytes[plan::Arena::ACTIVATIONS] + bytes[plan::Arena::SHARED];
+    };
+    EXPECT_LT(made("3"), made("1"));
   }
 }
 
