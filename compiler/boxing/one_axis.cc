@@ -1,30 +1,15 @@
 #include "compiler/boxing/one_axis.h"
 
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "core/base/status_macros.h"
 #include "core/ops/expr.h"
+#include "core/types/reductions.h"
 
 namespace weft {
 namespace {
-
-double NeutralOf(ReduceOp op) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  switch (op) {
-    case ReduceOp::kSum:
-      return 0;
-    case ReduceOp::kProd:
-      return 1;
-    case ReduceOp::kMax:
-      return -kInfinity;
-    case ReduceOp::kMin:
-      return kInfinity;
-  }
-  return 0;
-}
 
 int64_t Elements(const Shape& shape, int begin, int end) {
   int64_t n = 1;
@@ -67,7 +52,7 @@ void AppendNeutral(const Expr& part, int axis, int count, ReduceOp op,
   if (count == 0) return;
   std::vector<int64_t> dims = DimsOf(part.shape());
   dims[axis] *= count;
-  parts->push_back(ExpandTo(part.Like(NeutralOf(op)), Shape(dims)));
+  parts->push_back(ExpandTo(part.Like(ReductionOf(op).neutral), Shape(dims)));
 }
 
 Expr Padded(const Expr& x, const BoxingStep& step, int members, int position) {
@@ -83,7 +68,7 @@ Expr Padded(const Expr& x, const BoxingStep& step, int members, int position) {
 
 // Depends on `x`, though not on its numbers, so that it is of x's rate.
 Expr NeutralInPlaceOf(const Expr& x, ReduceOp op) {
-  return Where(Apply("Less", {x, x}), x, x.Like(NeutralOf(op)));
+  return Where(Apply("Less", {x, x}), x, x.Like(ReductionOf(op).neutral));
 }
 
 // An all-to-all: how the operand is seen, what is cut and what joined.

@@ -7,16 +7,9 @@
 #include "core/base/channel_name.h"
 #include "core/base/tree_fold.h"
 #include "core/ops/expr.h"
+#include "core/types/reductions.h"
 
 namespace weft {
-namespace {
-
-absl::string_view OpOf(ReduceOp op) {
-  constexpr absl::string_view kOps[] = {"Add", "Mul", "Max", "Min"};
-  return kOps[static_cast<int>(op)];
-}
-
-}  // namespace
 
 CollectiveEmission::CollectiveEmission(Graph* graph, GraphEmitter* emit,
                                        const Collective& c,
@@ -263,7 +256,7 @@ void CollectiveEmission::Contributions(std::vector<CollectiveMove> moves,
 }
 
 Value CollectiveEmission::Reduced(Value left, Value right) {
-  return emit_->Emit1(OpOf(c_.op), {left, right});
+  return emit_->Emit1(ReductionOf(c_.op).of_two, {left, right});
 }
 
 std::string CollectiveEmission::Channel(const CollectiveMove& move, size_t step,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -11,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "core/types/reductions.h"
 
 namespace weft {
 namespace {
@@ -32,20 +32,6 @@ Blocks BlocksOf(const TensorType& whole, Sbp sbp, int parts) {
   out.rows *= sbp.groups;
   out.bytes = inner * (whole.shape.dim(sbp.dim) / sbp.groups / parts);
   return out;
-}
-
-double NeutralOf(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return 0;
-    case ReduceOp::kProd:
-      return 1;
-    case ReduceOp::kMax:
-      return -std::numeric_limits<double>::infinity();
-    case ReduceOp::kMin:
-      return std::numeric_limits<double>::infinity();
-  }
-  return 0;
 }
 
 double Reduced(ReduceOp op, double a, double b) {
@@ -169,7 +155,7 @@ absl::StatusOr<Shape> LocalShape(const Shape& whole, const NdSbp& sbp,
 
 Literal PartOf(const Literal& whole, Sbp sbp, int parts, int index) {
   if (sbp.is_partial() && index != 0) {
-    return Literal::Splat(whole.type(), NeutralOf(sbp.op));
+    return Literal::Splat(whole.type(), ReductionOf(sbp.op).neutral);
   }
   if (!sbp.is_split()) return whole;
   const Blocks blocks = BlocksOf(whole.type(), sbp, parts);

@@ -11,6 +11,7 @@
 #include "core/ops/families.h"
 #include "core/ops/family_signatures.h"
 #include "core/ops/infer.h"
+#include "core/types/reductions.h"
 
 namespace weft {
 namespace {
@@ -226,11 +227,7 @@ OpSchema MakeReduceToAll() {
   };
   schema.decompose = [](const OpView& op, absl::Span<const Value> inputs,
                         NodeEmitter& emit) {
-    const std::string& name = op.String("reduction");
-    const absl::string_view by = name == "sum"    ? "Add"
-                                 : name == "prod" ? "Mul"
-                                 : name == "max"  ? "Max"
-                                                  : "Min";
+    const absl::string_view by = FindReduction(op.String("reduction"))->of_two;
     const Expr all = ReduceAsTree(by, inputs, emit);
     return std::vector<Value>(inputs.size(), all.value());
   };

@@ -7,6 +7,7 @@
 #include "core/ops/scalar.h"
 #include "core/reference/evaluators.h"
 #include "core/reference/integers.h"
+#include "core/types/reductions.h"
 
 namespace weft {
 namespace reference {
@@ -110,11 +111,10 @@ absl::Status ArgMax(const OpView& op, absl::Span<const Tensor> in,
 // Of the operands as a balanced tree, element by element.
 absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
                          std::vector<Tensor>* out) {
-  const std::string& name = op.String("reduction");
-  const OpId combine = name == "sum"    ? OpId::kAdd
-                       : name == "prod" ? OpId::kMul
-                       : name == "max"  ? OpId::kMax
-                                        : OpId::kMin;
+  const OpId combine =
+      OpRegistry::Global()
+          .FindOrNull(FindReduction(op.String("reduction"))->of_two)
+          ->id;
   const DType dtype = op.input(0).dtype;
   const auto both = [&](double a, double b) {
     return IsInteger(dtype) ? IntegerValue(combine, dtype, a, b)

@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/types/dtype.h"
 #include "core/types/literal.h"
+#include "core/types/reductions.h"
 #include "core/types/shape.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -73,6 +74,15 @@ TEST(LiteralTest, DoublesRoundTripAndSaturate) {
   EXPECT_THAT(a.ToDoubles(), testing::ElementsAre(-128, 5, 127));
   EXPECT_EQ(a, Literal::Of<int8_t>({3}, {-128, 5, 127}));
   EXPECT_EQ(Literal::Splat({DType::kF32, {2}}, 1.5).data<float>()[1], 1.5f);
+}
+
+TEST(ReductionsTest, AreFoundByOpAndByName) {
+  for (const Reduction& reduction : kReductions) {
+    EXPECT_EQ(&ReductionOf(reduction.op), &reduction);
+    EXPECT_EQ(FindReduction(Name(reduction.op)), &reduction);
+  }
+  EXPECT_EQ(ReductionOf(ReduceOp::kProd).of_two, "Mul");
+  EXPECT_EQ(FindReduction("mean"), nullptr);
 }
 
 }  // namespace
