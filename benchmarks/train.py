@@ -3,7 +3,7 @@
 
     benchmarks/train.py startup  [--runs 5]
     benchmarks/train.py step     [--job lenet] [--runs 3] [--set runtime.threads=1]
-    benchmarks/train.py ranks    [--job gpt] [--runs 5]
+    benchmarks/train.py ranks    [--job gpt] [--runs 5] [--axis model]
     benchmarks/train.py accuracy [--job mlp] [--seeds 1,2,3,4,5]
 
 startup   seconds from exec to the end of the first step, those of reading and
@@ -13,6 +13,7 @@ step      wall and CPU milliseconds of a step, and samples a second: two runs of
 ranks     the same batch on one process, on a core, and on two of one thread each;
           and two of PyTorch (peers/torch_ddp.py, with the settings that are
           fastest in the first round), one after the other in each round;
+          with --axis the two share values, not micro-batches (docs/sharding.md);
           resnet18 needs --data, the directory of made_up_images.py
 accuracy  of the job as its file says, by seed; also planned memory and the peak
           that the operating system saw
@@ -46,8 +47,8 @@ class Runner:
                 else "fashion_mnist_%s" % args.job)
         self.job = os.path.join(ROOT, "examples", name + ".txtpb")
 
-    def command(self, program, runs, sets):
-        command = program + [self.job, "--quiet", "--run-dir", runs]
+    def command(self, program, runs, sets, job=None):
+        command = program + [job or self.job, "--quiet", "--run-dir", runs]
         for s in list(sets) + self.args.set:
             command += ["--set", s]
         return command
@@ -122,20 +123,26 @@ def ranks(runner):
                 sets.append("data.%s.idx.%s=%s/%s.gz" %
                             (part, kind, args.data, kind))
 
-    def seconds(program, more, steps):
+    def seconds(program, more, steps, axis):
         with tempfile.TemporaryDirectory() as runs:
+            job = runner.job
+            if axis:
+                job = os.path.join(runs, "job.txtpb")
+                with open(runner.job) as of, open(job, "w") as to:
+                    to.write(of.read() + 'mesh { axis { name: "%s" size: 2 } }'
+                             % axis)
             begin = time.monotonic()
             done = subprocess.run(
                 runner.command(program, runs,
-                               sets + more + ["steps=%d" % steps]),
+                               sets + more + ["steps=%d" % steps], job),
                 capture_output=True, text=True)
             if done.returncode != 0:
                 sys.exit(done.stderr)
             return time.monotonic() - begin
 
-    def ours(program, more=()):
-        a = seconds(program, list(more), short)
-        b = seconds(program, list(more), short + steps)
+    def ours(program, more=(), axis=""):
+        a = seconds(program, list(more), short, axis)
+        b = seconds(program, list(more), short + steps, axis)
         return 1000 * (b - a) / steps
 
     def peer(settings):
@@ -157,7 +164,7 @@ def ranks(runner):
     for _ in range(args.runs):
         one.append(ours(["taskset", "-c", "0", args.weft, "train"]))
         two.append(ours([args.weft, "run", "--nproc-per-node", "2"],
-                        ["runtime.bind_threads=true"]))
+                        ["runtime.bind_threads=true"], args.axis))
         if args.python:
             best, ms = peer(best.split(" ")[-1])
             torch.append(ms)
@@ -200,6 +207,8 @@ def main():
     parser.add_argument("--seeds", default="1,2,3,4,5")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--data", help="of resnet18")
+    parser.add_argument("--axis", default="",
+                        help="of ranks: the name of their mesh's only axis")
     parser.add_argument("--settings", default="",
                         help="of ranks: those of torch_ddp.py in the first "
                         "round, else all")
