@@ -10,9 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/check/check.h"
 #include "compiler/collectives/mapped_testing.h"
+#include "compiler/partition/by_rank.h"
 #include "compiler/testing/fake_oracle.h"
+#include "compiler/testing/job_plans.h"
 #include "compiler/testing/symbolic_run.h"
 #include "core/base/error.h"
+#include "core/graph/text.h"
 #include "core/ops/expr.h"
 #include "core/ops/system_attrs.h"
 #include "gmock/gmock.h"
@@ -257,6 +260,57 @@ TEST(InPlaceGraphsTest, NobodyMayReadTheSum) {
   const JobPlans mapped = MustCompile(at, graphs);
   ASSERT_FALSE(mapped.plans.empty());
   EXPECT_TRUE(RunPlan(mapped.joined, kPeriods, 1).ok());
+}
+
+// A value that stage 0 of a pipeline cuts along `axis` and stage 1 reads a part
+// of: where that part lies if it is one run of bytes, and only then.
+bool CutInPlace(absl::string_view dims, int axis) {
+  const std::string half =
+      axis == 0 ? "f32[2,64]" : absl::StrCat("f32[", dims.substr(0, 1), ",32]");
+  const auto graph = ParseGraph(absl::StrCat(
+      R"(graph "g" {
+  %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [2], dims: [)",
+      dims, R"(]}
+  %a = Neg(%x) device("w0")
+  %s = Split(%a) {axis: )",
+      axis, ", split: ", axis == 0 ? "[2, 2]" : "[32, 32]", "} : ", half, ", ",
+      half, R"( device("w0")
+  %b = Exp(%s:0) device("w1")
+  %c = Abs(%s:1) device("w0")
+  %o = weft.Output(%b) {name: "b"}
+  %p = weft.Output(%c) {name: "c"}
+})"));
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  RankAssignment where = AssignRanks(*graph, /*ranks=*/2).value();
+  where.topology.mapped_bytes = 1;
+  CompileOptions options;
+  options.devices = {HostDevice()};
+  FakeOracle oracle;
+  const auto job = CompileJob(*graph, options, where, oracle);
+  EXPECT_TRUE(job.ok()) << job.status();
+  if (!job.ok()) return false;
+  EXPECT_EQ(Mapped(job->plans[0]), 1);
+  return LieInOthers(job->plans[0], OpId::kSplit);
+}
+
+TEST(InPlaceGraphsTest, PartsThatAreNoRunsOfBytesAreCopied) {
+  EXPECT_TRUE(CutInPlace("4, 64", 0));
+  EXPECT_TRUE(CutInPlace("1, 64", 1));
+  EXPECT_FALSE(CutInPlace("4, 64", 1));
+}
+
+// Kernels take so many operands and results (plugins/abi).
+TEST(InPlaceGraphsTest, NoNodeHasMoreOperandsThanKernelsTake) {
+  constexpr int kMost = 64;
+  for (const Case& at : {Case{Kind::kReduceScatter, kMost + 1, HowOften::kStep,
+                              16 * (kMost + 1)},
+                         Case{Kind::kAllGather, kMost, HowOften::kStep, 16}}) {
+    const std::vector<Graph> graphs = MakeGraphs(at, Algorithm::kDirect, 1);
+    for (const Node* node : graphs[0].Nodes()) {
+      EXPECT_LE(static_cast<int>(node->inputs().size()), kMost) << node->name();
+      EXPECT_LE(node->num_outputs(), kMost) << node->name();
+    }
+  }
 }
 
 // ---- What is lent

@@ -32,7 +32,17 @@ const Node* InPlaceResults::SenderOf(const Node& split) const {
   return nullptr;
 }
 
+bool InPlaceResults::PartsAreRuns(const Node& node, const Shape& whole) const {
+  int64_t axis = graph_.View(node).Int("axis");
+  if (axis < 0) axis += whole.rank();
+  for (int d = 0; d < axis; ++d) {
+    if (whole.dim(d) != 1) return false;
+  }
+  return true;
+}
+
 void InPlaceResults::GivePartsInPlace(const Node& node, int id) {
+  if (!PartsAreRuns(node, graph_.type(node.input(0)).shape)) return;
   const Node* sender = SenderOf(node);
   const int whole = out_.works[id].operands[0].buffer;
   if (sender == nullptr || whole < 0 || NumReaders(node.input(0)) != 1) return;
@@ -76,7 +86,10 @@ void InPlaceResults::GiveInPlace(int id) {
 
 void InPlaceResults::JoinInPlace(const Node& node, int id) {
   const int result = out_.works[id].results[0];
-  if (NumReaders(node.output(0)) == 0) return;
+  if (NumReaders(node.output(0)) == 0 ||
+      !PartsAreRuns(node, node.output_type(0).shape)) {
+    return;
+  }
   uint64_t end = 0;
   int whole = -1;
   for (size_t i = 0; i < out_.works[id].operands.size(); ++i) {

@@ -42,6 +42,8 @@ class InPlaceResults {
   void GiveInPlace(int id);
   // Of parts that lie one after another in one buffer and are all of it.
   void JoinInPlace(const Node& node, int id);
+  // Whether each part of a Split or Concat is one run of bytes of the whole.
+  bool PartsAreRuns(const Node& node, const Shape& whole) const;
   // Nodes that read what `v` is, through views.
   int NumReaders(Value v);
   // The first mapped Send of a part of it; null where there is none.
