@@ -151,7 +151,9 @@ bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
                     algorithm == CollectiveAlgorithm::kThreeStage;
   const bool gathers = kind == CollectiveKind::kAllGather &&
                        algorithm == CollectiveAlgorithm::kDirect;
-  if ((!sums && !gathers) || group.size < 2) return false;
+  if ((!sums && !gathers) || group.size < 2 || group.size > kMostInPlace) {
+    return false;
+  }
   for (int p = 1; p < group.size; ++p) {
     if (!SameHost(group.hosts, 0, p)) return false;
   }

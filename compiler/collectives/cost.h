@@ -59,6 +59,8 @@ struct Topology {
 bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
              const CollectiveGroup& group, const Topology& topology);
 
+// By no more ranks: weft.ReduceToAll has kernels of so many operands.
+constexpr int kMostInPlace = 32;
 // Blocks of values that are reduced in place begin at multiples of this: bytes.
 constexpr int64_t kInPlaceAlignment = 64;
 

@@ -236,6 +236,20 @@ TEST(KindsTest, AlignedHosts) {
   EXPECT_EQ(AlignedHostSize({6, 0, {{0, 1, 2}, {3, 4, 5}}}), 0);
 }
 
+TEST(InPlaceTest, OfNoMoreRanksThanKernelsTake) {
+  Topology maps;
+  maps.mapped_bytes = 1;
+  for (const auto& [kind, algorithm] :
+       {std::make_pair(Kind::kAllReduce, Algorithm::kThreeStage),
+        std::make_pair(Kind::kAllGather, Algorithm::kDirect)}) {
+    for (int ranks : {1, 2, 32, 33}) {
+      EXPECT_EQ(InPlace(kind, algorithm, int64_t{ranks} << 20, {ranks}, maps),
+                ranks == 2 || ranks == 32)
+          << ranks;
+    }
+  }
+}
+
 // ---- Ropes
 
 class RopeTest : public testing::Test {

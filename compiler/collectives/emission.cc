@@ -10,6 +10,12 @@
 #include "core/types/reductions.h"
 
 namespace weft {
+namespace {
+
+// Results of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
+constexpr size_t kMostResults = 64;
+
+}  // namespace
 
 CollectiveEmission::CollectiveEmission(Graph* graph, GraphEmitter* emit,
                                        const Collective& c,
@@ -88,7 +94,8 @@ void CollectiveEmission::Start(Value value, const std::vector<int>& blocks) {
 
 bool CollectiveEmission::BlocksPart() const {
   return Splits(c_.kind) && schedule_.steps.size() == 1 &&
-         chunks_.size() == 1 && block_sizes_.back() > 0;
+         chunks_.size() == 1 && block_sizes_.size() <= kMostResults &&
+         block_sizes_.back() > 0;
 }
 
 void CollectiveEmission::Run() {
