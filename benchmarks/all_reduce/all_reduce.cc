@@ -9,8 +9,8 @@
 //       [--times=1]
 //
 // Without a size it takes all of them; `times` as many periods, and no limit,
-// are for a profiler. Process r runs on core r modulo
-// the cores. RESULT lines of rank 0 (benchmarks/result.h).
+// are for a profiler. Process r runs on core r modulo the cores. RESULT lines
+// of rank 0 (benchmarks/result.h).
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // Collectives: what a group of ranks exchanges, as ordinary nodes of each
-// rank's graph: weft.Send, weft.Recv, Slice, Concat, Reshape, Add / Mul / Max /
-// Min. Call it once per rank with the same description but for `rank`; any
-// transport runs the result, and passes, proofs and traces see nothing but
+// rank's graph: weft.Send, weft.Recv, Slice, Split, Concat, Reshape, Add / Mul
+// / Max / Min. Call it once per rank with the same description but for `rank`;
+// any transport runs the result, and passes, proofs and traces see nothing but
 // nodes.
 //
 //   Collective sum;
@@ -65,7 +65,9 @@
 // has reduced (weft.ReduceToAll) into all of them, and a Send and Recv {lands}
 // say so. As data flow it is the three-stage algorithm; that nothing is copied
 // is for the partition to see to. A direct all-gather lends room for the result
-// (weft.Empty), into which each owner copies its part (weft.CopyToAll).
+// (weft.Empty), into which each owner copies its part (weft.CopyToAll). A
+// direct reduce-scatter needs no loan: the parts of a Split are read where they
+// lie.
 //
 // Chunks: with `chunk_elements`, each block of the schedule is cut into chunks
 // of so many elements, and each step of a chunk is an edge of its own: chunk 1

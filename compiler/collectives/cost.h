@@ -55,13 +55,14 @@ struct Topology {
 
 // Whether the algorithm is done in place (collective.h): an all-reduce in three
 // stages or a direct all-gather of `bytes` over all blocks, by ranks of one
-// host that read each other's blocks where they lie.
+// host that map each other's blocks.
 bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
              const CollectiveGroup& group, const Topology& topology);
 
 // By no more ranks: weft.ReduceToAll has kernels of so many operands.
 constexpr int kMostInPlace = 32;
-// Blocks of values that are reduced in place begin at multiples of this: bytes.
+// Blocks that are reduced or written in place begin at multiples of so many
+// bytes.
 constexpr int64_t kInPlaceAlignment = 64;
 
 struct CollectiveCost {

@@ -185,23 +185,34 @@ Value CollectiveEmission::Receive(const CollectiveMove& move, size_t step,
                                   size_t index) {
   // The length at the receiver is the length at the sender.
   const int64_t length = Length(chunks_[index], move.target, move.count);
-  AttrMap attrs = EndAttrs(move, step, index, move.from, length);
-  attrs.Set("dtype", narrow_ ? DType::kBF16 : dtype_);
-  attrs.Set("shape", std::vector<int64_t>{length});
-  Value value = emit_->Emit1("weft.Recv", {}, std::move(attrs));
-  Ordered(hold_);
+  const Value value = Recv(EndAttrs(move, step, index, move.from, length),
+                           narrow_ ? DType::kBF16 : dtype_, length);
   if (!narrow_) return value;
   const Value wide = Cast(Expr(*emit_, value), dtype_).value();
   narrowed_[wide] = value;
   return wide;
 }
 
+Value CollectiveEmission::Recv(AttrMap attrs, DType dtype, int64_t length) {
+  attrs.Set("dtype", dtype);
+  attrs.Set("shape", std::vector<int64_t>{length});
+  const Value value = emit_->Emit1("weft.Recv", {}, std::move(attrs));
+  Ordered(hold_);
+  return value;
+}
+
+AttrMap CollectiveEmission::ChannelAttrs(const CollectiveMove& move,
+                                         size_t step, size_t index,
+                                         int peer) const {
+  return {{"channel", Channel(move, step, index)},
+          {"peer", c_.ranks[peer]},
+          {"rate", c_.rate}};
+}
+
 AttrMap CollectiveEmission::EndAttrs(const CollectiveMove& move, size_t step,
                                      size_t index, int peer,
                                      int64_t length) const {
-  AttrMap attrs = {{"channel", Channel(move, step, index)},
-                   {"peer", c_.ranks[peer]},
-                   {"rate", c_.rate}};
+  AttrMap attrs = ChannelAttrs(move, step, index, peer);
   const DType sent = narrow_ ? DType::kBF16 : dtype_;
   if (c_.topology.Maps(length * static_cast<int64_t>(DTypeSize(sent))) &&
       SameHost(c_.hosts, move.from, move.to)) {

@@ -77,9 +77,6 @@ class CollectiveEmission {
   std::vector<Value> Lent(Value whole);
   // Gives back what was lent, now `results`. Returns all blocks as one.
   Value Landed(const std::vector<Value>& results);
-  // Of the channel on which `lender` lends `owner` his block.
-  AttrMap LoanAttrs(int lender, int owner, int peer) const;
-  Value ReceiveBlock(AttrMap attrs, int owner);
   // f(position) of the others in the order in which this rank sends to them, so
   // that not all talk to the same at once; and in that in which they send.
   template <typename F>
@@ -93,7 +90,12 @@ class CollectiveEmission {
     for (int i = 1; i < n; ++i) f((me_ - i + n) % n);
   }
 
-  // Of a Send or Recv of `length` elements; `peer`: position.
+  // A weft.Recv, behind the Sends that it comes after.
+  Value Recv(AttrMap attrs, DType dtype, int64_t length);
+  // What a Send and its Recv have in common but for `peer`, a position.
+  AttrMap ChannelAttrs(const CollectiveMove& move, size_t step, size_t index,
+                       int peer) const;
+  // The same of `length` elements, which are mapped where they can be.
   AttrMap EndAttrs(const CollectiveMove& move, size_t step, size_t index,
                    int peer, int64_t length) const;
   // What travels of elements [begin, end).

@@ -5,7 +5,6 @@
 //                   what is lent             what the owner does
 //   all-reduce      parts of the operand     reduces them (weft.ReduceToAll)
 //   all-gather      room for the result      writes its part (weft.CopyToAll)
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -48,21 +47,21 @@ Value CollectiveEmission::GatherInPlace(Value part) {
 std::vector<Value> CollectiveEmission::Lent(Value whole) {
   const int n = static_cast<int>(c_.ranks.size());
   emit_->set_provenance(absl::StrCat(provenance_, ", in place, lends"));
+  const auto loan = [this](int lender, int owner, int peer) {
+    AttrMap attrs = ChannelAttrs({lender, owner}, 0, 0, peer);
+    attrs.Set("mapped", 1);
+    attrs.Set("lent", 1);
+    return attrs;
+  };
   std::vector<Value> blocks =
       emit_->Emit("Split", {whole}, {{"split", block_sizes_}}, n);
   ForReceivers([&](int owner) {
-    AttrMap attrs = LoanAttrs(me_, owner, owner);
-    attrs.Set("mapped", 1);
-    attrs.Set("lent", 1);
-    emit_->Emit("weft.Send", {blocks[owner]}, std::move(attrs), 0);
+    emit_->Emit("weft.Send", {blocks[owner]}, loan(me_, owner, owner), 0);
     last_send_ = Ordered(last_send_);
   });
   hold_ = last_send_;
   ForSenders([&](int lender) {
-    AttrMap attrs = LoanAttrs(lender, me_, lender);
-    attrs.Set("mapped", 1);
-    attrs.Set("lent", 1);
-    blocks[lender] = ReceiveBlock(std::move(attrs), me_);
+    blocks[lender] = Recv(loan(lender, me_, lender), dtype_, block_sizes_[me_]);
   });
   return blocks;
 }
@@ -70,9 +69,8 @@ std::vector<Value> CollectiveEmission::Lent(Value whole) {
 Value CollectiveEmission::Landed(const std::vector<Value>& results) {
   emit_->set_provenance(absl::StrCat(provenance_, ", in place, lands"));
   const auto landing = [this](int lender, int owner, int peer) {
-    AttrMap attrs = LoanAttrs(lender, owner, peer);
+    AttrMap attrs = ChannelAttrs({owner, lender}, 1, 0, peer);
     attrs.Set("lands", Channel({lender, owner}, 0, 0));
-    attrs.Set("channel", Channel({owner, lender}, 1, 0));
     return attrs;
   };
   ForReceivers([&](int lender) {
@@ -83,24 +81,11 @@ Value CollectiveEmission::Landed(const std::vector<Value>& results) {
   hold_ = last_send_;
   std::vector<Value> whole(c_.ranks.size(), results[me_]);
   ForSenders([&](int owner) {
-    whole[owner] = ReceiveBlock(landing(me_, owner, owner), owner);
+    whole[owner] =
+        Recv(landing(me_, owner, owner), dtype_, block_sizes_[owner]);
   });
   emit_->set_provenance(absl::StrCat(provenance_, ", in place, result"));
   return emit_->Emit1("Concat", whole, {{"axis", 0}});
-}
-
-AttrMap CollectiveEmission::LoanAttrs(int lender, int owner, int peer) const {
-  return {{"channel", Channel({lender, owner}, 0, 0)},
-          {"peer", c_.ranks[peer]},
-          {"rate", c_.rate}};
-}
-
-Value CollectiveEmission::ReceiveBlock(AttrMap attrs, int owner) {
-  attrs.Set("dtype", dtype_);
-  attrs.Set("shape", std::vector<int64_t>{block_sizes_[owner]});
-  const Value block = emit_->Emit1("weft.Recv", {}, std::move(attrs));
-  Ordered(hold_);
-  return block;
 }
 
 }  // namespace weft

@@ -11,10 +11,10 @@
 // A *group* is an ordered list of ranks; everything here counts by *position*
 // in it, from 0, and knows no rank numbers.
 //
-// TREE, the order of all algorithms but the ring: the sum over positions [lo,
-// hi) is the sum over [lo, mid) plus the sum over [mid, hi), the lower
-// positions on the left, where mid - lo is the largest power of two below hi -
-// lo:
+// TREE, the order of all algorithms but the ring: the sum over positions
+// [lo, hi) is the sum over [lo, mid) plus the sum over [mid, hi), the lower
+// positions on the left, where mid - lo is the largest power of two below
+// hi - lo:
 //
 //   8 ranks: ((0+1)+(2+3))+((4+5)+(6+7))      7: ((0+1)+(2+3))+((4+5)+6)
 //

@@ -1,10 +1,10 @@
 // Testing: a collective among the ranks of a job, from values to values, whose
 // values are mapped or sent, compiled into plans, and these run.
 //
-//   JobPlans sent = MustCompile({Kind::kAllReduce, 2, HowOften::kStep},
-//   kDirect, 0); JobPlans mapped = MustCompile({Kind::kAllReduce, 2,
-//   HowOften::kStep}, kDirect, 1); ExpectSame(mapped.joined, sent.joined, 12);
-//   // under so many timings
+//   const Case at = {CollectiveKind::kAllReduce, 2, HowOften::kStep};
+//   JobPlans sent = MustCompile(at, CollectiveAlgorithm::kDirect, 0);
+//   JobPlans mapped = MustCompile(at, CollectiveAlgorithm::kDirect, 1);
+//   ExpectSame(mapped.joined, sent.joined, 12);  // under so many timings
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_COMPILER_COLLECTIVES_MAPPED_TESTING_H_

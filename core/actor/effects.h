@@ -9,8 +9,8 @@
 //
 // Messages that may leave at launch go to actors of the same stream, or of the
 // same table where all is done when the launch has returned; hence of the same
-// worker. With a queue, Act puts them there itself: nobody looks into
-// it before the launch has returned. Without one they lie in at_launch().
+// worker. With a queue, Act puts them there itself: nobody looks into it before
+// the launch has returned. Without one they lie in at_launch().
 //
 // Threading: thread-compatible. Valid until the next Act on it. Ownership:
 // borrows the queue.

@@ -32,9 +32,10 @@ struct KindRow {
   // Acts only in periods that the lease covers.
   bool leased;
   // Its work is not in its stream's order (the session fills or reads it, a
-  // wire carries it), so no message from it or to it leaves at launch.
+  // wire carries it), so no message from it or to it leaves at launch, but
+  // where that is done when the launch has returned (StreamSpec).
   bool late;
-  // Looks at its operands on the host: a REQ to it never leaves at launch.
+  // Looks at its operands on the host: a REQ to it does not, either.
   bool host_reader;
   // May lack inputs: something other than a REQ limits it.
   bool may_lack_inputs;

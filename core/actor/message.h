@@ -60,7 +60,7 @@ enum class MessageKind : uint8_t {
   kReq = 0,       // a copy is ready
   kAck = 1,       // a copy is no longer read
   kStart = 2,     // lease: periods below `sequence` may run
-  kFinished = 3,  // a rank has finished the periods below `sequence`
+  kFinished = 3,  // little is left of a worker's lease, or nothing
   kStop = 4,      // the lease will not be extended
   kAbort = 5,     // give up now
 };
@@ -73,7 +73,7 @@ struct Message {
   uint32_t reg = 0;
   ActorId destination;
   // REQ, ACK: the sender's act, counted from 0 over the run; for traces.
-  // START, FINISHED: a period.
+  // START: a period; FINISHED, too, within a worker.
   uint64_t sequence = 0;
   // Where the receiver's table keeps its port: a hint that saves a search and
   // is checked like everything else. 0 where the sender does not know.

@@ -1,9 +1,10 @@
 // Control: one run of one program, seen from the thread that called
-// Session::Run. It gives leases, counts finished periods, ends the run, reports
-// stalls and spreads an abort:
+// Session::Run. It gives leases, ends the run, reports stalls and spreads an
+// abort. How many periods are done it reads off the workers; FINISHED wakes it
+// where one will need, or needs, more of the lease:
 //
-//     START(lease) -->  workers  --> FINISHED(period) --> longer lease ...
-//                                    all FINISHED(end) --> STOP --> all left
+//     START(lease) -->  workers  --> FINISHED --> longer lease ...
+//                                    all have done all --> STOP --> all left
 //                                    ABORT --> ABORT to all --> all left
 //
 // Threading: made and used by the calling thread.

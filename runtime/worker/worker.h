@@ -188,8 +188,9 @@ class Worker {
 
   bool Poll();
   bool PollOthers();
-  // After an act that may have taken long. To poll a wire costs as much as a
-  // few short acts; a mailbox, less than to read the clock.
+  // After an act that may have taken long, and notes whether it has. To poll a
+  // wire costs as much as a few short acts; a mailbox, less than to read the
+  // clock.
   bool PollIsDue(uint32_t actor) {
     if (config_.wire == nullptr) return true;
     const uint64_t ticks = CpuTicks() - polled_ticks_;

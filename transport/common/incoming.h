@@ -1,9 +1,8 @@
 // The RECVs of one end of a connection and the messages of the peer, which meet
 // by their tags. See exchange.h, which it is a part of.
 //
-//   arrivals of a tag:  small, small, LARGE     first come, first met; while
-//   RECVs of a tag:     r1, r2, r3              a large one moves, its tag
-//   waits
+//   arrivals of a tag:  small, small, LARGE   first come, first met
+//   RECVs of a tag:     r1,    r2,    r3      while LARGE moves its tag waits
 //
 // Threading: thread-compatible; the domain's lock guards it.
 #ifndef WEFT_TRANSPORT_COMMON_INCOMING_H_
