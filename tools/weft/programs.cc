@@ -189,8 +189,15 @@ absl::StatusOr<int64_t> CountLogits(const Graph& model) {
 }
 
 // What types and ranges allow and training cannot do.
-absl::Status CheckVariables(const Graph& model) {
+absl::Status CheckNodes(const Graph& model) {
   for (const Node* node : model.Nodes()) {
+    if (node->Is(OpId::kEmpty)) {
+      return MakeError(
+          ErrorCode::kBadGraph,
+          absl::StrCat("node '", node->name(), "' (", node->op(),
+                       ") has no value; only collectives, which write it, "
+                       "have a use for one"));
+    }
     if (!node->Is(OpId::kVariable)) continue;
     const OpView view = model.View(*node);
     const DType dtype = node->output_type(0).dtype;
@@ -339,7 +346,7 @@ absl::StatusOr<Graph> BuildJobModel(Os& os, const job::Job& job,
   absl::StatusOr<Graph> graph = ParseGraph(*text);
   if (!graph.ok()) return Annotate(graph.status(), path);
   WEFT_RETURN_IF_ERROR(Annotate(VerifyGraph(*graph), path));
-  WEFT_RETURN_IF_ERROR(Annotate(CheckVariables(*graph), path));
+  WEFT_RETURN_IF_ERROR(Annotate(CheckNodes(*graph), path));
   return graph;
 }
 

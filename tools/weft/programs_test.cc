@@ -231,6 +231,22 @@ TEST(ProgramsTest, GraphTextModels) {
               HasSubstr("/no/such.graph"));
 }
 
+// What it would give is whatever lies in memory.
+TEST(ProgramsTest, AModelReadsNoMemoryThatNobodyWrote) {
+  const std::string path = JoinPath(std::getenv("TEST_TMPDIR"), "empty.graph");
+  ASSERT_TRUE(WriteFileAtomically(RealOs(), path, R"(graph "mine" {
+  %image = weft.Input() {dtype: f32, shape: [8, 4, 4]} : f32[8,4,4]
+  %y = weft.Empty(%image) {shape: [8, 3]} : f32[8,3]
+  %out = weft.Output(%y) {name: "logits"}
+}
+)")
+                  .ok());
+  const absl::Status status =
+      Build(Job({"model.graph_text.path=" + path})).status();
+  EXPECT_TRUE(IsError(status, ErrorCode::kBadGraph)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'y' (weft.Empty)"));
+}
+
 TEST(ProgramsTest, WarmUpLongerThanTheScheduleIsNamed) {
   job::Job job = Job({"optimizer.schedule.cosine.base=0.1",
                       "optimizer.schedule.cosine.warmup_steps=10"});
