@@ -74,6 +74,7 @@ TEST(ShapeOpsTest, Infers) {
             {{"shape", Ints{2, 3}}, {"dtype", DType::kI32}},
             {},
             "i32[2,3]"},
+           {"weft.Empty", {{"shape", Ints{4, 2}}}, {"bf16[3]"}, "bf16[4,2]"},
        }) {
     EXPECT_EQ(InferText(c.op, c.attrs, c.inputs, c.num_outputs), c.out) << c.op;
   }
@@ -385,6 +386,7 @@ TEST(ShapeOpsTest, DecompositionsAreExact) {
   std::vector<Literal> many(70, RandomLiteral({2, 2}, 1));
   for (size_t i = 0; i < many.size(); ++i) many[i] = RandomLiteral({2, 2}, i);
   cases.push_back({"Concat", {{"axis", 1}}, many});
+  cases.push_back({"weft.Empty", {{"shape", Ints{4, 2}}}, {flags}});
   int decomposed = 0;
   for (const OpCase& c : cases) {
     if (OpRegistry::Global().FindOrNull(c.op)->decompose == nullptr) continue;
