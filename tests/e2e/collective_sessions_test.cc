@@ -312,13 +312,6 @@ TEST(CollectiveSessionsTest, RanksSumInPlace) {
   }
 }
 
-struct Case {
-  const char* name;
-  Change change;
-  const char* others;
-  const char* its;
-};
-
 // Rank 0 keeps a value, and does so for as long as rank 1 lacks it: the SEND of
 // it comes first.
 TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
@@ -355,6 +348,13 @@ TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
     EXPECT_TRUE(status.ok()) << status;
   }
 }
+
+struct Case {
+  const char* name;
+  Change change;
+  const char* others;
+  const char* its;
+};
 
 class DisagreeingSessionsTest : public testing::TestWithParam<Case> {};
 
