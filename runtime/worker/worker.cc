@@ -410,8 +410,12 @@ void Worker::Wait() {
     }
   }
   // Others want the core: who has something for this worker may be among them.
-  for (uint32_t n = 0; config_.spin_ns == 0 && n < kYields; ++n) {
-    sched_yield();
+  for (uint32_t n = 0; config_.spin_ns == 0 && n < kYields * kLooks; ++n) {
+    if (n % kLooks == kLooks - 1) {
+      sched_yield();
+    } else {
+      CpuRelax();
+    }
     if (!port.box->Empty() || PollOthers()) {
       nap_ns_ = kFirstNapNs;
       return;
