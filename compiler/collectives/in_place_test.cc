@@ -11,6 +11,7 @@
 #include "compiler/check/check.h"
 #include "compiler/collectives/mapped_testing.h"
 #include "compiler/partition/by_rank.h"
+#include "compiler/pass/registry.h"
 #include "compiler/testing/fake_oracle.h"
 #include "compiler/testing/job_plans.h"
 #include "compiler/testing/symbolic_run.h"
@@ -260,6 +261,58 @@ TEST(InPlaceGraphsTest, NobodyMayReadTheSum) {
   const JobPlans mapped = MustCompile(at, graphs);
   ASSERT_FALSE(mapped.plans.empty());
   EXPECT_TRUE(RunPlan(mapped.joined, kPeriods, 1).ok());
+}
+
+// One value through two collectives, whose graph has gone through the passes.
+Graph MakeTwice(Collective c) {
+  Graph graph(absl::StrCat("rank", c.rank));
+  const TensorType type = {DType::kF32, {320}};
+  auto x = graph.Add("weft.Variable", absl::StrCat("x", c.rank), {},
+                     VariableAttrs(type, VariableInit::Zeros()));
+  GraphEmitter emit(&graph, "t", "test");
+  const Expr y = Expr(emit, (*x)->output(0)) * 2.0 + 1.0;
+  for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    c.op = op;
+    c.name = absl::StrCat("of", static_cast<int>(op));
+    auto result = AddCollective(&graph, c, y, type);
+    EXPECT_TRUE(result.ok()) << result.status();
+    emit.Emit("weft.Output", {Expr(emit, *result) * 0.25},
+              {{"name", absl::StrCat(c.name, "/", c.rank)}}, 0);
+  }
+  EXPECT_TRUE(emit.status().ok()) << emit.status();
+  PassContext context;
+  EXPECT_TRUE(MakeNamedPipeline("default")->Run(graph, context).ok());
+  return graph;
+}
+
+// A pass makes one of two nodes that cut the same value into the same parts:
+// what is lent to both is lent twice. Of two rooms it makes none.
+TEST(InPlaceGraphsTest, OneValueIsLentTwice) {
+  for (const auto& [kind, algorithm] :
+       {std::make_pair(Kind::kAllReduce, Algorithm::kThreeStage),
+        std::make_pair(Kind::kAllGather, Algorithm::kDirect)}) {
+    Collective c;
+    c.kind = kind;
+    c.algorithm = algorithm;
+    c.topology.mapped_bytes = 1;
+    c.ranks = {0, 1};
+    std::vector<Graph> graphs;
+    for (c.rank = 0; c.rank < 2; ++c.rank) graphs.push_back(MakeTwice(c));
+    int splits = 0;
+    for (const Node* node : std::as_const(graphs[0]).Nodes()) {
+      splits += node->Is(OpId::kSplit);
+    }
+    EXPECT_EQ(splits, kind == Kind::kAllReduce ? 1 : 2);
+    CompileOptions options;
+    options.devices = {HostDevice()};
+    FakeOracle oracle;
+    const auto mapped = CompileGraphs(graphs, options, oracle);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_EQ(Mapped(mapped->plans[0]), 4);
+    const auto sent = CompileGraphs(Sent(std::move(graphs)), options, oracle);
+    ASSERT_TRUE(sent.ok()) << sent.status();
+    ExpectSame(mapped->joined, sent->joined, 12);
+  }
 }
 
 // A value that stage 0 of a pipeline cuts along `axis` and stage 1 reads a part

@@ -83,7 +83,7 @@ int WireWorks::AddSend(const Node& node) {
   work.channel =
       AddChannel(node, data ? &graph_.type(node.input(0)) : nullptr, work.acts);
   const bool lent = mapped && graph_.View(node).Int("lent") != 0;
-  if (lent) operand.buffer = MadeAsOftenAs(work, operand.buffer);
+  if (lent) operand.buffer = ToLend(work, node.input(0), operand.buffer);
   if (mapped) {
     operand.buffer =
         Shared(operand.buffer, work.acts,
@@ -100,8 +100,9 @@ int WireWorks::AddSend(const Node& node) {
   return id;
 }
 
-int WireWorks::MadeAsOftenAs(const Work& send, int buffer) {
-  if (GivesOf(out_.works[out_.buffers[buffer].producer]) == send.acts) {
+int WireWorks::ToLend(const Work& send, Value value, int buffer) {
+  const Work& producer = out_.works[out_.buffers[buffer].producer];
+  if (GivesOf(producer) == send.acts && graph_.Uses(value).size() == 1) {
     return buffer;
   }
   const int copy = draft_.AddCopy(buffer, 0);

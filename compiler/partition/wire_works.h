@@ -57,8 +57,9 @@ class WireWorks {
   // One that lands in what the channel `lent` carries.
   int AddLandingChannel(const Node& node, const TensorType& type, int acts,
                         int lent);
-  // What is lent comes back as another value: each act lends one of its own.
-  int MadeAsOftenAs(const Work& send, int buffer);
+  // What is lent comes back as another value: each act lends one of its own,
+  // which nobody else reads. `buffer`: of `value`.
+  int ToLend(const Work& send, Value value, int buffer);
   // Says that the operand lies where it was lent; it is copied there where it
   // does not.
   int AddLanded(const Node& node);
