@@ -21,12 +21,12 @@ using ::testing::HasSubstr;
 class RogueTest : public WireTest {
  protected:
   // `ranks`: 2, or 3, of which it knows the last one's address.
-  void ConnectRogue(uint32_t ranks = 2) {
+  void ConnectRogue(uint32_t ranks = 2, const Options& options = kFewCredits) {
     const auto rogue = [&] {
       DomainConfig config = OptionsOf(1, ranks, meeting_.get(), {}).config;
       domain_ = Loopback().Open(config).value();
       const std::string mine = domain_->Listen().value();
-      ASSERT_TRUE(meeting_->AllGather(1, "wire/offers", LoopbackOffer()).ok());
+      ASSERT_TRUE(meeting_->AllGather(1, "wire/offers", offer_).ok());
       const std::vector<std::string> texts =
           meeting_->AllGather(1, "wire/address", JoinFields({mine})).value();
       if (ranks == 3) {
@@ -42,7 +42,7 @@ class RogueTest : public WireTest {
       }
       ASSERT_TRUE(meeting_->AllGather(1, "wire/connected", "").ok());
     };
-    for (const absl::Status& status : Connect(ranks, kFewCredits, rogue)) {
+    for (const absl::Status& status : Connect(ranks, options, rogue)) {
       ASSERT_TRUE(status.ok()) << status;
     }
   }
@@ -67,6 +67,7 @@ class RogueTest : public WireTest {
     return status;
   }
 
+  std::string offer_ = LoopbackOffer();
   std::unique_ptr<Domain> domain_;
   uint64_t endpoint_ = 0;  // to rank 0
   std::string address_;    // of rank 2
@@ -105,6 +106,42 @@ TEST_F(RogueTest, BadFramesNameTheirRank) {
                 HasSubstr(absl::StrCat("a frame from rank 1 ", c.text)));
     EXPECT_TRUE(sender().got.empty());
   }
+}
+
+// SEND has its credits of this rank itself: one more would let it overrun.
+TEST_F(RogueTest, NobodyTellsOfReceivesThatSendsGoAheadOf) {
+  ConnectRogue(2, {});
+  ASSERT_TRUE(sender().Load(SenderPlan(2, 2)).ok());
+  const Frame frame = SealFrame({Frame::kCredit, 0, 1, kChannel, 0, kEpoch, 0});
+  Say(kFrameTag, &frame, sizeof(frame));
+  const absl::Status status = Failure(0);
+  EXPECT_TRUE(IsError(status, ErrorCode::kTransportFailed)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("a frame from rank 1 does not fit channel 'x:0>1'"));
+  EXPECT_EQ(sender().got.size(), 2u);  // as many as copies
+  sender().program.reset();
+}
+
+// One that says it sends anything ahead has its values taken as they come.
+TEST_F(RogueTest, BoundsThatNobodyHasLetNobodyWait) {
+  offer_ = OffersText(
+      {{"loopback", Loopback().info().locality, ~uint64_t{0}, ~uint32_t{0}}});
+  ConnectRogue();
+  plan::Plan plan = ReceiverPlan(2, 1);
+  plan.set_rank(0);
+  plan.mutable_channels(0)->set_peer(1);
+  ASSERT_TRUE(sender().Load(std::move(plan)).ok());
+  uint32_t memory = 0;
+  ASSERT_TRUE(sender().program->Post(0, &memory, 4).ok());
+  const uint32_t value = 7;
+  Say(kChannel, &value, sizeof(value));
+  Pump([&] { return sender().got.size() == 1; });
+  EXPECT_EQ(memory, 7u);
+  // More than there are receives for, up to what the transport itself takes.
+  for (int i = 0; i < 4; ++i) Say(kChannel, &value, sizeof(value));
+  EXPECT_TRUE(Failure(0).ok());
+  EXPECT_EQ(sender().got.size(), 1u);
+  sender().program.reset();
 }
 
 TEST_F(RogueTest, BadValuesNameTheirRank) {
