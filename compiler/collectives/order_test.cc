@@ -94,6 +94,21 @@ TEST(OrderTest, EveryAlgorithmOfTreeGivesTheSameBits) {
   }
 }
 
+TEST(OrderTest, SoDoesDoublingOfMoreRanks) {
+  for (int ranks : {16, 32}) {
+    Collective c = Make(Kind::kAllReduce, ranks);
+    c.algorithm = Algorithm::kDoubling;
+    for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+      const TensorType type = {dtype, {21}};
+      const auto operands = Operands(c, type, Values::kRandom);
+      for (int64_t mapped : {0, 1}) {
+        c.topology.mapped_bytes = mapped;
+        ExpectSame(c, type, operands, ExpectedResults(c, type, operands));
+      }
+    }
+  }
+}
+
 TEST(OrderTest, RingIsOneOrderForAllItsKinds) {
   bool differs = false;
   for (int ranks = 2; ranks <= 8; ++ranks) {
