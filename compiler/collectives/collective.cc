@@ -203,6 +203,8 @@ std::string AgreedOf(const Collective& c, CollectiveAlgorithm algorithm,
 
 bool RunsInPlace(const Collective& c, CollectiveAlgorithm algorithm,
                  int64_t elements, DType wire) {
+  // Gathered for each micro-batch, each act would lend room of its own.
+  if (c.kind == CollectiveKind::kAllGather && c.rate == "micro") return false;
   return c.chunk_elements == 0 && !c.narrow &&
          InPlace(c.kind, algorithm,
                  elements * static_cast<int64_t>(DTypeSize(wire)), c.group(),

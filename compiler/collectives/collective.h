@@ -65,7 +65,8 @@
 // has reduced (weft.ReduceToAll) into all of them, and a Send and Recv {lands}
 // say so. As data flow it is the three-stage algorithm; that nothing is copied
 // is for the partition to see to. A direct all-gather lends room for the result
-// (weft.Empty), into which each owner copies its part (weft.CopyToAll). A
+// (weft.Empty), into which each owner copies its part (weft.CopyToAll); not one
+// of micro-batches, each of which would have room of its own lent early. A
 // direct reduce-scatter needs no loan: the parts of a Split are read where they
 // lie.
 //

@@ -141,12 +141,15 @@ TEST(ProgramsTest, StateInPartsTakesAnNthAndALayer) {
     // Parts of all gradients, which their norm waits for, and what a layer
     // needs while it is computed.
     EXPECT_LT(before, whole / 2 / ranks + 3 * kLayer);
-    // What peers read or write lies apart, and is kept until they have done so.
-    const auto made = [&](const std::string& zero) {
-      auto bytes = Arenas(with(zero, "1"), ranks);
+    // What peers read or write lies apart, and is kept until they have done so;
+    // what micro-batches gather, not for all of them.
+    const auto made = [&](uint32_t micro_batches) {
+      std::vector<std::string> some = with("3", "1");
+      some.push_back(absl::StrCat("micro_batches=", micro_batches));
+      auto bytes = Arenas(some, ranks);
       return bytes[plan::Arena::ACTIVATIONS] + bytes[plan::Arena::SHARED];
     };
-    EXPECT_LT(made("3"), made("1"));
+    EXPECT_LT(made(8 / ranks), 2 * made(1));
   }
 }
 
