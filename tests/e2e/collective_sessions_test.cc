@@ -356,6 +356,26 @@ struct Case {
   const char* its;
 };
 
+// The act that puts itself off fails: nothing is left of it, and rank 1 hears.
+TEST(CollectiveSessionsTest, AnActThatWasPutOffMayFail) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks = Load(&meeting, SendingGraph);
+  int failures = 0;  // rank 0's worker alone counts
+  ranks[0]->set_on_step([&](uint64_t step) -> absl::Status {
+    const int64_t begin_ns = RealClock().MonotonicNs();
+    while (RealClock().MonotonicNs() - begin_ns < 1'000'000) {
+    }
+    if (step < 3) return absl::OkStatus();
+    ++failures;
+    return MakeError(ErrorCode::kWriteFailed, "no room");
+  });
+  const std::vector<absl::Status> statuses = RunAll(ranks, 1000);
+  EXPECT_TRUE(IsError(statuses[0], ErrorCode::kWriteFailed)) << statuses[0];
+  EXPECT_FALSE(statuses[1].ok());
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 0"));
+  EXPECT_EQ(failures, 1);
+}
+
 class DisagreeingSessionsTest : public testing::TestWithParam<Case> {};
 
 TEST_P(DisagreeingSessionsTest, AllRanksAreToldBoth) {
