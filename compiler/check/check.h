@@ -11,17 +11,16 @@
 //      stops, the shortest cycle of waiting is named, with one change that is
 //      enough to break it.
 //   3. Devices: memory is on a device that its readers and writers can reach.
-//   4. Aliases: nobody reads what an in-place result has overwritten, and of
-//   two
+//   4. Aliases: nobody reads what an in-place result has overwritten; of two
 //      such results in the same bytes one comes first. What is lent to a peer
 //      is overwritten from the SEND that lends it to the RECV that says it
 //      landed.
 //   5. Memory: no two live registers share bytes, scratch belongs to one
 //      ordered stream, and what is kept from act to act to one actor.
-//   6. Mapped channels: nobody writes what lies at another rank and is not
-//   lent,
-//      and the word that it has been read, or has landed, leaves after its last
-//      reader. (That the owner keeps it until then is in the plan's form.)
+//   6. Mapped channels: nobody writes what lies at another rank unless it is
+//      lent, and the word that it has been read, or has landed, leaves after
+//      its last reader. (That the owner keeps it until then is in the plan's
+//      form.)
 //   7. Arenas: each has the size that its contents need, to the alignment.
 //
 // A malformed plan is kBadPlan (core/plan). A plan with partners on other ranks

@@ -10,18 +10,6 @@ void InPlaceResults::Put(const Node& node, int id) {
   if (node.Is(OpId::kConcat)) JoinInPlace(node, id);
 }
 
-int InPlaceResults::NumReaders(Value v) {
-  if (num_readers_.empty()) {
-    for (const Node* node : graph_.Nodes()) {
-      if (draft_.At(node->id()).role == PlacedNode::Role::kView) continue;
-      for (Value in : node->inputs()) {
-        if (in.valid()) ++num_readers_[draft_.Root(in)];
-      }
-    }
-  }
-  return num_readers_[draft_.Root(v)];
-}
-
 const Node* InPlaceResults::SenderOf(const Node& split) const {
   for (int i = 0; i < split.num_outputs(); ++i) {
     for (auto [reader, position] : graph_.Uses(split.output(i))) {
@@ -45,9 +33,10 @@ void InPlaceResults::GivePartsInPlace(const Node& node, int id) {
   if (!PartsAreRuns(node, graph_.type(node.input(0)).shape)) return;
   const Node* sender = SenderOf(node);
   const int whole = out_.works[id].operands[0].buffer;
-  if (sender == nullptr || whole < 0 || NumReaders(node.input(0)) != 1) return;
+  if (sender == nullptr || whole < 0 || draft_.NumReaders(node.input(0)) != 1)
+    return;
   for (int i = 0; i < node.num_outputs(); ++i) {
-    if (NumReaders(node.output(i)) == 0) return;
+    if (draft_.NumReaders(node.output(i)) == 0) return;
     if (node.output_type(i).num_bytes() % alignment_ != 0 &&
         i + 1 < node.num_outputs()) {
       return;
@@ -77,7 +66,8 @@ void InPlaceResults::GiveInPlace(int id) {
     if (from < 0 || draft_.WhereOf(from) == Buffer::Where::kOwn) continue;
     const Node& node = *graph_.node(work.node);
     const int at = static_cast<int>(i);
-    if (NumReaders(node.input(at)) != 1 || NumReaders(node.output(at)) == 0) {
+    if (draft_.NumReaders(node.input(at)) != 1 ||
+        draft_.NumReaders(node.output(at)) == 0) {
       continue;
     }
     draft_.PutInto(work.results[i], from, 0);
@@ -86,7 +76,7 @@ void InPlaceResults::GiveInPlace(int id) {
 
 void InPlaceResults::JoinInPlace(const Node& node, int id) {
   const int result = out_.works[id].results[0];
-  if (NumReaders(node.output(0)) == 0 ||
+  if (draft_.NumReaders(node.output(0)) == 0 ||
       !PartsAreRuns(node, node.output_type(0).shape)) {
     return;
   }
@@ -95,7 +85,7 @@ void InPlaceResults::JoinInPlace(const Node& node, int id) {
   for (size_t i = 0; i < out_.works[id].operands.size(); ++i) {
     const int part = out_.works[id].operands[i].buffer;
     if (part < 0 || out_.buffers[part].in < 0 ||
-        NumReaders(node.input(static_cast<int>(i))) != 1) {
+        draft_.NumReaders(node.input(static_cast<int>(i))) != 1) {
       return;
     }
     const auto [in, offset] = draft_.Place(part);

@@ -12,7 +12,6 @@
 #define WEFT_COMPILER_PARTITION_IN_PLACE_H_
 
 #include <cstdint>
-#include <map>
 
 #include "compiler/partition/parts_builder.h"
 #include "compiler/partition/wire_works.h"
@@ -44,8 +43,6 @@ class InPlaceResults {
   void JoinInPlace(const Node& node, int id);
   // Whether each part of a Split or Concat is one run of bytes of the whole.
   bool PartsAreRuns(const Node& node, const Shape& whole) const;
-  // Nodes that read what `v` is, through views.
-  int NumReaders(Value v);
   // The first mapped Send of a part of it; null where there is none.
   const Node* SenderOf(const Node& split) const;
 
@@ -54,7 +51,6 @@ class InPlaceResults {
   const Graph& graph_;
   const uint32_t alignment_;
   Partition& out_;
-  std::map<Value, int> num_readers_;
 };
 
 }  // namespace weft

@@ -37,6 +37,18 @@ PartsBuilder::PartsBuilder(const Placement& placement, const RateTable& rates,
   out_.micro_batches = rates.micro_batches;
 }
 
+int PartsBuilder::NumReaders(Value v) {
+  if (num_readers_.empty()) {
+    for (const Node* node : graph_.Nodes()) {
+      if (At(node->id()).role == PlacedNode::Role::kView) continue;
+      for (Value in : node->inputs()) {
+        if (in.valid()) ++num_readers_[Root(in)];
+      }
+    }
+  }
+  return num_readers_[Root(v)];
+}
+
 int PartsBuilder::Stream(absl::string_view name, uint32_t device,
                          uint32_t worker, bool ordered) {
   std::string full = absl::StrCat(devices_[device].name(), "/", name);

@@ -41,6 +41,8 @@ class PartsBuilder {
 
   const PlacedNode& At(int32_t node) const { return placed_.nodes[node]; }
   Value Root(Value v) const { return placed_.Root(v); }
+  // Nodes that read what `v` is, through views.
+  int NumReaders(Value v);
   const std::string& DeviceName(uint32_t device) const {
     return devices_[device].name();
   }
@@ -115,7 +117,8 @@ class PartsBuilder {
   std::map<std::string, int> streams_;
   std::map<std::string, int> kernels_;
   std::map<std::string, int> constants_;
-  std::map<Value, int> home_;  // buffer where the value is made
+  std::map<Value, int> num_readers_;  // by root; empty: not counted yet
+  std::map<Value, int> home_;         // buffer where the value is made
   std::map<std::pair<Value, uint32_t>, int> buffer_at_;  // copies elsewhere
 };
 

@@ -102,7 +102,7 @@ int WireWorks::AddSend(const Node& node) {
 
 int WireWorks::ToLend(const Work& send, Value value, int buffer) {
   const Work& producer = out_.works[out_.buffers[buffer].producer];
-  if (GivesOf(producer) == send.acts && graph_.Uses(value).size() == 1) {
+  if (GivesOf(producer) == send.acts && draft_.NumReaders(value) == 1) {
     return buffer;
   }
   const int copy = draft_.AddCopy(buffer, 0);

@@ -137,21 +137,22 @@ std::unique_ptr<Kernel> MakeOf(const Op& op) {
   return op.Unsupported("a reduction that is not sum, prod, max or min");
 }
 
+bool CheckOneType(const Op& op) {
+  const Tensor& first = op.in[0];
+  const auto is_like_it = [&first](const Tensor& t) {
+    return t.dtype == first.dtype && t.SameDims(first);
+  };
+  return op.Check(std::all_of(op.in.begin(), op.in.end(), is_like_it) &&
+                      std::all_of(op.out.begin(), op.out.end(), is_like_it),
+                  "operands and results of different types");
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
   const size_t n = op.in.size();
   if (n > kMostOperands) return op.Unsupported("more than 32 operands");
-  if (!op.Arity(std::max<size_t>(n, 1), n)) return nullptr;
-  bool fits = true;
-  for (size_t i = 0; i < n; ++i) {
-    for (const Tensor* t : {&op.in[i], &op.out[i]}) {
-      fits = fits && t->dtype == op.in[0].dtype && t->SameDims(op.in[0]);
-    }
-  }
-  if (!op.Check(fits, "operands and results of different types")) {
-    return nullptr;
-  }
+  if (!op.Arity(std::max<size_t>(n, 1), n) || !CheckOneType(op)) return nullptr;
   if (op.in[0].dtype == WEFT_I32) return MakeOf<int32_t>(op);
   if (op.in[0].dtype == WEFT_I64) return MakeOf<int64_t>(op);
   return WithF32F64(op.in[0].dtype, [&](auto tag) {
@@ -162,15 +163,7 @@ std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
 // Tile by tile: the operand comes from memory once.
 std::unique_ptr<Kernel> MakeCopyToAll(const Op& op) {
   const size_t n = op.out.size();
-  if (!op.Arity(n + 1, std::max<size_t>(n, 1))) return nullptr;
-  bool fits = true;
-  for (const Tensor& t : op.in) {
-    fits = fits && t.dtype == op.out[0].dtype && t.SameDims(op.out[0]);
-  }
-  for (const Tensor& t : op.out) {
-    fits = fits && t.dtype == op.out[0].dtype && t.SameDims(op.out[0]);
-  }
-  if (!op.Check(fits, "operands and results of different types")) {
+  if (!op.Arity(n + 1, std::max<size_t>(n, 1)) || !CheckOneType(op)) {
     return nullptr;
   }
   const int results = static_cast<int>(n);

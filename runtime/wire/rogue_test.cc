@@ -57,6 +57,15 @@ class RogueTest : public WireTest {
     auto posted = domain_->PostSend(endpoint_, tag, data, bytes, 0, true);
     ASSERT_TRUE(posted.ok() && *posted) << posted.status();
   }
+  // Rank 0 receives on the channel, and awaits one value.
+  absl::Status AwaitValue(uint32_t* memory) {
+    plan::Plan plan = ReceiverPlan(2, 1);
+    plan.set_rank(0);
+    plan.mutable_channels(0)->set_peer(1);
+    absl::Status loaded = sender().Load(std::move(plan));
+    return loaded.ok() ? sender().program->Post(0, memory, sizeof(*memory))
+                       : loaded;
+  }
   // How rank 0, which sends on the channel, takes a frame.
   absl::Status Take(const Frame& frame) {
     ConnectRogue();
@@ -127,12 +136,8 @@ TEST_F(RogueTest, BoundsThatNobodyHasLetNobodyWait) {
   offer_ = OffersText(
       {{"loopback", Loopback().info().locality, ~uint64_t{0}, ~uint32_t{0}}});
   ConnectRogue();
-  plan::Plan plan = ReceiverPlan(2, 1);
-  plan.set_rank(0);
-  plan.mutable_channels(0)->set_peer(1);
-  ASSERT_TRUE(sender().Load(std::move(plan)).ok());
   uint32_t memory = 0;
-  ASSERT_TRUE(sender().program->Post(0, &memory, 4).ok());
+  ASSERT_TRUE(AwaitValue(&memory).ok());
   const uint32_t value = 7;
   Say(kChannel, &value, sizeof(value));
   Pump([&] { return sender().got.size() == 1; });
@@ -216,12 +221,8 @@ TEST_F(RogueTest, MessagesOfAnotherLengthNameTheirRank) {
 
 TEST_F(RogueTest, DataOfAnotherLengthNamesTheChannel) {
   ConnectRogue();
-  plan::Plan plan = ReceiverPlan(2, 1);
-  plan.set_rank(0);
-  plan.mutable_channels(0)->set_peer(1);
-  ASSERT_TRUE(sender().Load(std::move(plan)).ok());
   uint32_t memory = 0;
-  ASSERT_TRUE(sender().program->Post(0, &memory, 4).ok());
+  ASSERT_TRUE(AwaitValue(&memory).ok());
   Say(kChannel, "0123456789", 10);
   absl::Status status = Failure(0);
   EXPECT_TRUE(IsError(status, ErrorCode::kLengthMismatch)) << status;

@@ -85,28 +85,33 @@ class Keeper : public runtime::SinkConsumer {
   std::function<absl::Status(uint64_t step)> on_step;
 };
 
+// Among all ranks.
+Collective CollectiveOf(int rank, CollectiveAlgorithm algorithm) {
+  Collective c;
+  c.algorithm = algorithm;
+  for (int r = 0; r < kRanks; ++r) c.ranks.push_back(r);
+  c.rank = rank;
+  c.name = "fc1/grad";
+  return c;
+}
+
+Value AddSource(Graph* graph, const TensorType& type) {
+  return graph->Add("weft.DataSource", "x", {}, DataSourceAttrs("x", {type}))
+      .value()
+      ->output(0);
+}
+
 // Changes what a rank takes the collective for: the others have an all-reduce
 // by halving of f32[24].
 using Change = void (*)(Collective* c, TensorType* type);
 
 Graph GraphOf(int rank, Change change) {
   Graph graph("g");
-  Collective c;
-  c.algorithm = CollectiveAlgorithm::kHalvingDoubling;
-  for (int r = 0; r < kRanks; ++r) c.ranks.push_back(r);
-  c.rank = rank;
-  c.name = "fc1/grad";
+  Collective c = CollectiveOf(rank, CollectiveAlgorithm::kHalvingDoubling);
   TensorType type = {DType::kF32, {kLength}};
   if (change != nullptr) change(&c, &type);
-  Node* x = graph
-                .Add("weft.DataSource", "x", {},
-                     {{"source", "x"},
-                      {"dtypes",
-                       std::vector<int64_t>{static_cast<int64_t>(type.dtype)}},
-                      {"ranks", std::vector<int64_t>{1}},
-                      {"dims", std::vector<int64_t>{type.shape.dim(0)}}})
-                .value();
-  const Value y = AddCollective(&graph, c, x->output(0), type).value();
+  const Value x = AddSource(&graph, type);
+  const Value y = AddCollective(&graph, c, x, type).value();
   EXPECT_TRUE(graph.Add("weft.Output", "", {y}, {{"name", "y"}}).ok());
   return graph;
 }
@@ -114,17 +119,12 @@ Graph GraphOf(int rank, Change change) {
 // Twice x, plus 1, summed in the memory of all ranks.
 Graph InPlaceGraph(int rank) {
   Graph graph("g");
-  Collective c;
-  c.algorithm = CollectiveAlgorithm::kThreeStage;
-  for (int r = 0; r < kRanks; ++r) c.ranks.push_back(r);
-  c.rank = rank;
-  c.name = "fc1/grad";
+  Collective c = CollectiveOf(rank, CollectiveAlgorithm::kThreeStage);
   c.topology.mapped_bytes = 1;
   const TensorType type = {DType::kF32, {kInPlaceLength}};
-  Node* x = graph.Add("weft.DataSource", "x", {}, DataSourceAttrs("x", {type}))
-                .value();
+  const Value x = AddSource(&graph, type);
   GraphEmitter emit(&graph, "t", "test");
-  const Expr y = Expr(emit, x->output(0)) * 2.0 + 1.0;
+  const Expr y = Expr(emit, x) * 2.0 + 1.0;
   const Value sum = AddCollective(&graph, c, Value(y), type).value();
   emit.Emit("weft.Output", {Expr(emit, sum)}, {{"name", "y"}}, 0);
   EXPECT_TRUE(emit.status().ok()) << emit.status();
@@ -142,8 +142,7 @@ Graph SendingGraph(int rank) {
                                     {"rate", "micro"},
                                     {"dtype", type.dtype},
                                     {"shape", std::vector<int64_t>{kLength}}})
-                      : emit.Emit1("weft.DataSource", {},
-                                   DataSourceAttrs("x", {type}));
+                      : AddSource(&graph, type);
   emit.Emit("weft.Output", {x}, {{"name", "y"}}, 0);
   if (rank == 0) {
     emit.Emit("weft.Send", {x},
@@ -156,15 +155,8 @@ Graph SendingGraph(int rank) {
 // A rank without the collective.
 Graph LonelyGraph() {
   Graph graph("g");
-  Node* x = graph
-                .Add("weft.DataSource", "x", {},
-                     {{"source", "x"},
-                      {"dtypes", std::vector<int64_t>{1}},
-                      {"ranks", std::vector<int64_t>{1}},
-                      {"dims", std::vector<int64_t>{kLength}}})
-                .value();
-  EXPECT_TRUE(
-      graph.Add("weft.Output", "", {x->output(0)}, {{"name", "y"}}).ok());
+  const Value x = AddSource(&graph, {DType::kF32, {kLength}});
+  EXPECT_TRUE(graph.Add("weft.Output", "", {x}, {{"name", "y"}}).ok());
   return graph;
 }
 
