@@ -81,6 +81,24 @@ TEST(SurroundingsTest, ClosedStandardStreams) {
   EXPECT_THAT(ReadText(job.File("err")), HasSubstr("WEFT-5008"));
 }
 
+// Who reads the first lines only, as head does, wants no error; a full disk is
+// one.
+TEST(SurroundingsTest, AReaderThatWentAway) {
+  TestJob job("reader", Mlp());
+  ASSERT_EQ(mkfifo(job.File("gone").c_str(), 0600), 0);
+  const std::string in = absl::StrCat("cd '", job.folder(), "' && ");
+  const std::string show = absl::StrCat("'", RunfilePath("tools/weft/weft"),
+                                        "' plan show job.txtpb 2>err");
+  const std::string piped =
+      absl::StrCat(in, "{ read go <gone; ", show,
+                   "; echo $? >code; } | { exec <&-; echo >gone; }");
+  ASSERT_EQ(std::system(piped.c_str()), 0);
+  EXPECT_EQ(ReadText(job.File("code")), "141\n");
+  EXPECT_EQ(ReadText(job.File("err")), "");
+  EXPECT_NE(std::system(absl::StrCat(in, show, " >/dev/full").c_str()), 0);
+  EXPECT_THAT(ReadText(job.File("err")), HasSubstr("WEFT-5008"));
+}
+
 // Where the program and its plugins just fit, what they generate and start next
 // may not: that is an error as well, not a crash.
 TEST(SurroundingsTest, LittleAddressSpace) {

@@ -1,6 +1,10 @@
 #include "tools/weft/command_line.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <utility>
 
@@ -37,6 +41,12 @@ std::string Printable(absl::string_view text) {
     }
   }
   return out;
+}
+
+// Who reads stdout has seen enough, as head does, and went away.
+bool ReaderLeft() {
+  pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+  return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
 }
 
 }  // namespace
@@ -188,6 +198,7 @@ int CommandLine::Main(int argc, char** argv) {
   // Results that nobody got are no success.
   if (const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
       lost && status_.ok()) {
+    if (ReaderLeft()) return 128 + SIGPIPE;
     status_ = MakeError(ErrorCode::kWriteFailed, "cannot write to stdout");
   }
   if (!status_.ok()) std::fputs(FormatError(status_).c_str(), stderr);

@@ -11,7 +11,8 @@
 // An unknown command or flag is kUnknownFlag with "did you mean"; a missing or
 // malformed value kBadValue. Main() prints an error as
 //   weft: error WEFT-1001: unknown flag --epoch; did you mean '--epochs'?
-// and returns its exit code. `--set a=b` and `--set=a=b`, dashes and
+// and returns its exit code, or quietly 141, as of SIGPIPE, where whoever read
+// stdout went away before the end. `--set a=b` and `--set=a=b`, dashes and
 // underscores in flag names are the same.
 //
 // Threading: one thread.

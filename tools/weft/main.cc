@@ -62,7 +62,8 @@ int main(int argc, char** argv) {
       "2 the command line's or the job's, 3 the model's, 4 the memory's, 5 a "
       "plugin's, 6 the data's\n"
       "or a checkpoint's, 7 that of a loss that is not finite, 138 a lost "
-      "peer's, 1 any other's.");
+      "peer's, 141 a\n"
+      "reader's who went away (| head), 1 any other's.");
   weft::AddTrainCommands(&line, &context);
   weft::AddRunCommand(&line, &context);
   weft::AddProfileCommand(&line, &context);
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
   weft::AddInfoCommands(&line, &context);
   int code = line.Main(argc, argv);
   if (!line.status().ok()) weft::LeaveErrorFile(context, line.status());
-  if (code == 0) code = context.exit_code;
+  if (context.exit_code != 0) code = context.exit_code;
   // A run that was stopped by a signal ends by that signal, as its sender
   // expects, once everything is saved.
   if (context.stop_signal != 0) {
