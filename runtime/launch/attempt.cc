@@ -30,6 +30,8 @@ struct Running {
   std::unique_ptr<WritableFile> file;
   LineSplitter lines[2];
   bool open[2] = {true, true};
+  std::string error;  // that waits for its end
+  bool in_error = false;
   RankEnd end;
 };
 
@@ -113,6 +115,9 @@ class Loop {
       rank->lines[static_cast<int>(stream)].Finish(
           [&](absl::string_view line) { Take(rank, stream, line); });
     }
+    if (!rank->error.empty() && !options_.os->Exists(rank->start->error_file)) {
+      options_.to_stderr(rank->error);
+    }
     rank->end.end = rank->child->Reap();
     rank->end.order = order_++;
     rank->child.reset();
@@ -151,6 +156,12 @@ class Loop {
     const std::string prefix =
         rule.bare ? "" : absl::StrCat("[r", rank->start->rank, "] ");
     const std::string text = absl::StrCat(prefix, line, "\n");
+    if (rule.console == Show::kAllButErrors &&
+        (rank->in_error || BeginsError(line))) {
+      rank->in_error = !EndsError(line);
+      rank->error += text;
+      return;
+    }
     if (stream == Stream::kOut) {
       options_.to_stdout(text);
     } else {

@@ -54,6 +54,7 @@ struct RankStart {
   uint32_t local_rank = 0;
   ChildOptions child;
   std::string output_file;
+  std::string error_file;  // where it says how it failed
 };
 
 struct RankEnd {

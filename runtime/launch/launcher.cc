@@ -157,9 +157,9 @@ class Launcher {
     start.rank = options_.first_rank() + local_rank;
     start.output_file =
         JoinPath(logs_, absl::StrFormat("rank_%05d.out", start.rank));
-    const std::string error_file = ErrorFile(errors_, start.rank);
+    start.error_file = ErrorFile(errors_, start.rank);
     // That of an earlier attempt would be taken for this one's.
-    job_.os->RemoveAll(error_file).IgnoreError();
+    job_.os->RemoveAll(start.error_file).IgnoreError();
     std::map<std::string, std::string> variables = job_.variables;
     variables["RANK"] = absl::StrCat(start.rank);
     variables["WORLD_SIZE"] = absl::StrCat(options_.ranks());
@@ -175,7 +175,7 @@ class Launcher {
     variables.erase("TORCHELASTIC_USE_AGENT_STORE");
     variables["WEFT_LAUNCHER"] = "env";
     variables["WEFT_COORDINATOR"] = runtime::JoinHostPort(meet.host, meet.port);
-    variables["WEFT_ERROR_FILE"] = error_file;
+    variables["WEFT_ERROR_FILE"] = start.error_file;
     variables["WEFT_JOIN_RUN"] = job_.directory;
     variables.erase("WEFT_SECRET_FILE");
     variables.erase(std::string(kSecretVariable));

@@ -207,6 +207,32 @@ TEST_F(LauncherTest, WhatARankSaysOfItselfIsShown) {
                               "12: WEFT-6001: loss is nan\n"));
 }
 
+// By the launcher, unless nobody else knows of it.
+TEST_F(LauncherTest, AnErrorIsToldOnce) {
+  flags_.nproc_per_node = "1";
+  const std::string fail =
+      "exec >&2; echo before; echo 'weft: error WEFT-1004: no'; "
+      "echo ' job'; "
+      "echo 'weft: see docs/errors/WEFT-1004.md'; echo after; exit 2";
+  MustLaunch(fail);
+  EXPECT_EQ(err_,
+            "[r0] before\n[r0] after\n"
+            "[r0] weft: error WEFT-1004: no\n[r0]  job\n"
+            "[r0] weft: see docs/errors/WEFT-1004.md\n"
+            "weft: rank 0 failed first: it ended with exit code 2\n");
+  const std::string said = Text("logs/rank_00000.out");
+  err_.clear();
+  MustLaunch(
+      absl::StrCat("echo '{\"code\": \"WEFT-1004\", \"message\": \"no job\", "
+                   "\"host\": \"n1\"}' > $WEFT_ERROR_FILE; ",
+                   fail));
+  EXPECT_EQ(err_,
+            "[r0] before\n[r0] after\n"
+            "weft: rank 0 failed first, on host n1: WEFT-1004: no job\n"
+            "weft: see docs/errors/WEFT-1004.md\n");
+  EXPECT_EQ(Text("logs/rank_00000.out"), said + said);
+}
+
 TEST_F(LauncherTest, TheCoordinatorKnowsBetterWhoWasFirst) {
   calls_.told = Silent(1);
   const LaunchResult result =
@@ -595,7 +621,8 @@ TEST(FindFirstCauseTest, ARankOfAnotherHost) {
   EXPECT_EQ(cause.exit_code, 138);
   EXPECT_THAT(ReportLines(cause),
               ElementsAre("rank 7 failed first: WEFT-6001: loss is nan",
-                          "2 other ranks stopped because of it"));
+                          "2 other ranks stopped because of it",
+                          "see docs/errors/WEFT-6001.md"));
   EXPECT_TRUE(cause.would_come_again);
 }
 

@@ -151,7 +151,8 @@ TEST(LaunchOptionsTest, Contradictions) {
   ExpectRefused(flags, "--rdzv-backend is 'etcd'");
 }
 
-// "out/err" of each rank: f file, c console, w warnings, b as it is.
+// "out/err" of each rank: f file, c console, e but errors, w warnings, b as it
+// is.
 std::string Rules(const std::string& redirects, const std::string& tee,
                   bool first_host = true) {
   absl::StatusOr<StreamRules> rules =
@@ -168,6 +169,7 @@ std::string Rules(const std::string& redirects, const std::string& tee,
       if (stream == Stream::kErr) text += "/";
       if (rule.file) text += "f";
       if (rule.console == Show::kAll) text += "c";
+      if (rule.console == Show::kAllButErrors) text += "ce";
       if (rule.console == Show::kWarnings) text += "w";
       if (rule.bare) text += "b";
     }
@@ -177,7 +179,7 @@ std::string Rules(const std::string& redirects, const std::string& tee,
 }
 
 TEST(StreamRulesTest, AsTorchrun) {
-  EXPECT_EQ(Rules("", ""), "fcb/fc f/fw f/fw");
+  EXPECT_EQ(Rules("", ""), "fcb/fce f/fw f/fw");
   EXPECT_EQ(Rules("", "", /*first_host=*/false), "f/fw f/fw f/fw");
   EXPECT_EQ(Rules("3", ""), "f/f f/f f/f");
   EXPECT_EQ(Rules("0", ""), "c/c c/c c/c");

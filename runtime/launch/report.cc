@@ -179,6 +179,10 @@ std::vector<std::string> ReportLines(const FirstCause& cause) {
                                  cause.others == 1 ? "" : "s",
                                  " stopped because of it"));
   }
+  const std::string name = cause.message.substr(0, cause.message.find(':'));
+  if (absl::StartsWith(name, "WEFT-")) {
+    lines.push_back(absl::StrCat("see docs/errors/", name, ".md"));
+  }
   return lines;
 }
 

@@ -5,6 +5,7 @@
 //   for (const std::string& line : ReportLines(cause)) ...
 //     rank 2 failed first, on host n1: WEFT-6001: loss is nan at step 13 ...
 //     7 other ranks stopped because of it
+//     see docs/errors/WEFT-6001.md
 //
 // A rank says itself how it failed, in its error file; of one that could not,
 // the coordinator or the way its process ended has to do.

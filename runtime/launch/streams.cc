@@ -74,9 +74,11 @@ absl::StatusOr<StreamRules> ParseStreamRules(absl::string_view redirects,
       if (!chosen) {
         rule.file = true;
         rule.bare = first && stream == Stream::kOut;
-        rule.console = first                    ? Show::kAll
-                       : stream == Stream::kErr ? Show::kWarnings
-                                                : Show::kNone;
+        if (stream == Stream::kOut) {
+          rule.console = first ? Show::kAll : Show::kNone;
+        } else {
+          rule.console = first ? Show::kAllButErrors : Show::kWarnings;
+        }
       } else if ((both[rank] & bit) != 0) {
         rule.file = true;
         rule.console = Show::kAll;
@@ -98,6 +100,14 @@ bool IsWarning(absl::string_view line) {
          absl::ascii_isdigit(static_cast<unsigned char>(line[1])) &&
          absl::ascii_isdigit(static_cast<unsigned char>(line[8])) &&
          line[9] == ' ';
+}
+
+bool BeginsError(absl::string_view line) {
+  return absl::StartsWith(line, "weft: error WEFT-");
+}
+
+bool EndsError(absl::string_view line) {
+  return absl::StartsWith(line, "weft: see docs/errors/");
 }
 
 void LineSplitter::Add(absl::string_view bytes, const Take& take) {

@@ -31,7 +31,8 @@ enum class Stream { kOut = 0, kErr = 1 };
 
 enum class Show {
   kAll,
-  kWarnings,  // of the log and of the command
+  kAllButErrors,  // that are in error files too, of which the launcher tells
+  kWarnings,      // of the log and of the command
   kNone,
 };
 
@@ -65,6 +66,10 @@ absl::StatusOr<StreamRules> ParseStreamRules(absl::string_view redirects,
 
 // Whether a line is a warning or worse, by its form.
 bool IsWarning(absl::string_view line);
+
+// Whether a line begins, or is the last of, an error as the command prints it.
+bool BeginsError(absl::string_view line);
+bool EndsError(absl::string_view line);
 
 // Lines out of bytes as they come. One that is longer than 64 KiB is cut in
 // parts.
