@@ -201,14 +201,9 @@ std::string AgreedOf(const Collective& c, CollectiveAlgorithm algorithm,
   return text;
 }
 
-bool RunsInPlace(const Collective& c, CollectiveAlgorithm algorithm,
-                 int64_t elements, DType wire) {
-  // Gathered for each micro-batch, each act would lend room of its own.
-  if (c.kind == CollectiveKind::kAllGather && c.rate == "micro") return false;
-  return c.chunk_elements == 0 && !c.narrow &&
-         InPlace(c.kind, algorithm,
-                 elements * static_cast<int64_t>(DTypeSize(wire)), c.group(),
-                 c.topology);
+int64_t TotalBytes(const Collective& c, const TensorType& type) {
+  return TotalElements(c, type) *
+         static_cast<int64_t>(DTypeSize(WireType(c.kind, c.op, type.dtype)));
 }
 
 // Nothing moves where there is no element.
@@ -256,11 +251,8 @@ absl::StatusOr<CollectiveAlgorithm> AlgorithmOf(const Collective& c,
   WEFT_RETURN_IF_ERROR(Check(c, type));
   const CollectiveGroup group = c.group();
   if (c.algorithm == CollectiveAlgorithm::kAuto) {
-    const int64_t bytes =
-        TotalElements(c, type) *
-        static_cast<int64_t>(DTypeSize(WireType(c.kind, c.op, type.dtype)));
-    absl::StatusOr<CollectiveChoice> choice =
-        ChooseAlgorithm(c.kind, bytes, group, c.topology, c.order);
+    absl::StatusOr<CollectiveChoice> choice = ChooseAlgorithm(
+        c.kind, TotalBytes(c, type), group, c.topology, c.order, c.manner());
     if (!choice.ok()) return Bad(c, choice.status().message());
     return choice->algorithm;
   }
@@ -296,7 +288,8 @@ absl::StatusOr<Value> AddCollective(Graph* graph, const Collective& c,
                                 AgreedOf(c, algorithm, type), provenance);
     Value operand, total;
     if (input.valid()) operand = Cast(FlatOperand(c, Expr(emit, input)), wire);
-    if (RunsInPlace(c, algorithm, elements, wire)) {
+    if (InPlace(c.kind, algorithm, TotalBytes(c, type), c.group(), c.topology,
+                c.manner())) {
       total = emission.RunInPlace(operand);
     } else {
       if (operand.valid()) emission.Start(operand, before);

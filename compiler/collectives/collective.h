@@ -124,6 +124,9 @@ struct Collective {
   CollectiveGroup group() const {
     return {static_cast<int>(ranks.size()), root, hosts};
   }
+  CollectiveManner manner() const {
+    return {rate == "micro", chunk_elements > 0, narrow};
+  }
 };
 
 // "all-reduce 'fc1/grad' over ranks 0-3".

@@ -24,12 +24,15 @@ std::vector<int> HostOfPosition(const CollectiveGroup& group) {
   return host_of;
 }
 
+// Who copies what a move stores, where it is mapped.
+enum class Copier { kReader, kOwner, kNobody };
+
 class Meter {
  public:
   Meter(const CollectiveGroup& group, const Topology& topology,
-        const CollectiveSchedule& schedule, int64_t bytes, bool in_place)
+        const CollectiveSchedule& schedule, int64_t bytes, Copier copier)
       : topology_(topology),
-        in_place_(in_place),
+        copier_(copier),
         host_of_(HostOfPosition(group)),
         sent_(group.size, 0),
         messages_(group.size, 0) {
@@ -49,7 +52,7 @@ class Meter {
 
  private:
   const Topology& topology_;
-  const bool in_place_;
+  const Copier copier_;
   std::vector<int> host_of_;
   std::vector<int64_t> begin_;
   std::vector<int64_t> sent_;
@@ -74,8 +77,10 @@ void Meter::Add(const CollectiveStep& step) {
     out[move.from] += busy;
     in[move.to] += busy;
     const bool stored = move.action == CollectiveAction::kStore;
-    if (!stored || (mapped && !in_place_)) {
-      reduce[move.to] += bytes / topology_.reduce_bytes_per_s;
+    if (!stored || (mapped && copier_ != Copier::kNobody)) {
+      const bool by_owner = stored && copier_ == Copier::kOwner;
+      reduce[by_owner ? move.from : move.to] +=
+          bytes / topology_.reduce_bytes_per_s;
     }
     sent_[move.from] += bytes;
     ++messages_[move.from];
@@ -146,12 +151,15 @@ bool SameHost(const std::vector<std::vector<int>>& hosts, int a, int b) {
 }
 
 bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
-             const CollectiveGroup& group, const Topology& topology) {
+             const CollectiveGroup& group, const Topology& topology,
+             const CollectiveManner& manner) {
   const bool sums = kind == CollectiveKind::kAllReduce &&
                     algorithm == CollectiveAlgorithm::kThreeStage;
   const bool gathers = kind == CollectiveKind::kAllGather &&
-                       algorithm == CollectiveAlgorithm::kDirect;
-  if ((!sums && !gathers) || group.size < 2 || group.size > kMostInPlace) {
+                       algorithm == CollectiveAlgorithm::kDirect &&
+                       !manner.micro;
+  if ((!sums && !gathers) || manner.cut || manner.narrow || group.size < 2 ||
+      group.size > kMostInPlace) {
     return false;
   }
   for (int p = 1; p < group.size; ++p) {
@@ -172,19 +180,22 @@ int FewMessages(int ranks) {
 
 CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
                       int64_t bytes, const CollectiveGroup& group,
-                      const Topology& topology) {
+                      const Topology& topology,
+                      const CollectiveManner& manner) {
   const CollectiveSchedule schedule = MakeSchedule(kind, algorithm, group);
-  Meter meter(group, topology, schedule, bytes,
-              InPlace(kind, algorithm, bytes, group, topology));
+  Copier copier = Copier::kReader;
+  if (InPlace(kind, algorithm, bytes, group, topology, manner)) {
+    copier = Reduces(kind) ? Copier::kNobody : Copier::kOwner;
+  }
+  Meter meter(group, topology, schedule, bytes, copier);
   for (const CollectiveStep& step : schedule.steps) meter.Add(step);
   return meter.Total();
 }
 
-absl::StatusOr<CollectiveChoice> ChooseAlgorithm(CollectiveKind kind,
-                                                 int64_t bytes,
-                                                 const CollectiveGroup& group,
-                                                 const Topology& topology,
-                                                 OrderClass required) {
+absl::StatusOr<CollectiveChoice> ChooseAlgorithm(
+    CollectiveKind kind, int64_t bytes, const CollectiveGroup& group,
+    const Topology& topology, OrderClass required,
+    const CollectiveManner& manner) {
   std::vector<Candidate> all;
   all.reserve(kNumCollectiveAlgorithms);
   for (int i = 1; i < kNumCollectiveAlgorithms; ++i) {
@@ -192,7 +203,7 @@ absl::StatusOr<CollectiveChoice> ChooseAlgorithm(CollectiveKind kind,
     c.why_not = WhyNot(kind, c.algorithm, group);
     if (c.why_not.empty()) {
       c.order = OrderClassOf(kind, c.algorithm);
-      c.cost = CostOf(kind, c.algorithm, bytes, group, topology);
+      c.cost = CostOf(kind, c.algorithm, bytes, group, topology, manner);
       c.fits = required == OrderClass::kNone || c.order == OrderClass::kNone ||
                c.order == required;
       c.few = c.cost.messages <= FewMessages(group.size);

@@ -8,8 +8,9 @@
 //   + bytes reduced / reduce_bytes_per_s
 //
 // A message whose value is read in place (Topology::Maps) has no bytes of its
-// own: who reads it does so anyway, and what is stored is copied once, unless
-// it is made in place.
+// own: who reads it does so anyway. What is stored is copied once, by its owner
+// where a gathering is in place, else by its reader, which takes as long; a sum
+// in place leaves it there, and nobody copies.
 //
 // Steps follow one another: chunks, which overlap them, are not modelled.
 //
@@ -53,11 +54,20 @@ struct Topology {
   }
 };
 
+// What else there is to know of a collective before it may be done in place.
+struct CollectiveManner {
+  bool micro = false;   // once for each micro-batch
+  bool cut = false;     // in chunks
+  bool narrow = false;  // f32 travels as bf16
+};
+
 // Whether the algorithm is done in place (collective.h): an all-reduce in three
 // stages or a direct all-gather of `bytes` over all blocks, by ranks of one
-// host that map each other's blocks.
+// host that map each other's blocks, neither cut nor narrow. What micro-batches
+// gather is not: each would lend room of its own.
 bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
-             const CollectiveGroup& group, const Topology& topology);
+             const CollectiveGroup& group, const Topology& topology,
+             const CollectiveManner& manner = {});
 
 // By no more ranks: weft.ReduceToAll has kernels of so many operands.
 constexpr int kMostInPlace = 32;
@@ -81,7 +91,8 @@ bool SameHost(const std::vector<std::vector<int>>& hosts, int a, int b);
 // WhyNot() has no objection; not kAuto.
 CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
                       int64_t bytes, const CollectiveGroup& group,
-                      const Topology& topology);
+                      const Topology& topology,
+                      const CollectiveManner& manner = {});
 
 struct CollectiveChoice {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kDirect;
@@ -100,7 +111,8 @@ int FewMessages(int ranks);
 // what reduces in that class, or reduces nothing. kBadValue where none is left.
 absl::StatusOr<CollectiveChoice> ChooseAlgorithm(
     CollectiveKind kind, int64_t bytes, const CollectiveGroup& group,
-    const Topology& topology = {}, OrderClass required = OrderClass::kNone);
+    const Topology& topology = {}, OrderClass required = OrderClass::kNone,
+    const CollectiveManner& manner = {});
 
 }  // namespace weft
 

@@ -250,6 +250,55 @@ TEST(InPlaceTest, OfNoMoreRanksThanKernelsTake) {
   }
 }
 
+TEST(InPlaceTest, NotCutNorNarrowNorGatheredByMicroBatches) {
+  Topology maps;
+  maps.mapped_bytes = 1;
+  for (const auto& [kind, algorithm] :
+       {std::make_pair(Kind::kAllReduce, Algorithm::kThreeStage),
+        std::make_pair(Kind::kAllGather, Algorithm::kDirect)}) {
+    const auto in_place = [&, kind = kind, algorithm = algorithm](
+                              const CollectiveManner& manner) {
+      return InPlace(kind, algorithm, 1 << 20, {2}, maps, manner);
+    };
+    EXPECT_TRUE(in_place({}));
+    EXPECT_EQ(in_place({/*micro=*/true}), kind == Kind::kAllReduce);
+    EXPECT_FALSE(in_place({false, /*cut=*/true}));
+    EXPECT_FALSE(in_place({false, false, /*narrow=*/true}));
+  }
+}
+
+// What is mapped costs what is read or written of it, each part once by each
+// rank that did not have it; a sum in place leaves its result where it belongs.
+TEST(InPlaceTest, CostsWhatIsCopied) {
+  Topology t;
+  t.in_host = {1e-5, 0, 1};  // sending would take for ever
+  t.reduce_bytes_per_s = 1e9;
+  t.mapped_bytes = 1;
+  const int64_t bytes = 1 << 20;
+  const auto near = [](double x) { return testing::DoubleNear(x, x * 1e-9); };
+  for (int ranks : {2, 4}) {
+    const CollectiveGroup group = {ranks, 0, {}};
+    const auto seconds = [&](Kind kind, Algorithm algorithm,
+                             const CollectiveManner& manner) {
+      return CostOf(kind, algorithm, bytes, group, t, manner).seconds;
+    };
+    const double others = 1e-9 * bytes * (ranks - 1) / ranks;
+    // By the owner, who writes it to all, or by each reader.
+    EXPECT_THAT(seconds(Kind::kAllGather, Algorithm::kDirect, {}),
+                near(1e-5 + others));
+    EXPECT_THAT(seconds(Kind::kAllGather, Algorithm::kDirect, {/*micro=*/true}),
+                near(1e-5 + others));
+    EXPECT_THAT(seconds(Kind::kAllReduce, Algorithm::kThreeStage, {}),
+                near(2e-5 + others));
+    EXPECT_THAT(
+        seconds(Kind::kAllReduce, Algorithm::kThreeStage, {/*micro=*/true}),
+        near(2e-5 + others));
+    EXPECT_THAT(seconds(Kind::kAllReduce, Algorithm::kThreeStage,
+                        {false, /*cut=*/true}),
+                near(2e-5 + 2 * others));
+  }
+}
+
 // ---- Ropes
 
 class RopeTest : public testing::Test {
