@@ -231,41 +231,37 @@ uint32_t ActorTable::Find(ActorId id) const {
 }
 
 template <typename Port>
-Port* ActorTable::FindPort(uint32_t i, uint32_t reg, uint32_t begin,
-                           uint32_t count, const PortMap& many,
-                           std::vector<Port>* ports) {
+uint32_t ActorTable::FindPort(uint32_t i, uint32_t reg, uint32_t begin,
+                              uint32_t count, const PortMap& many,
+                              const std::vector<Port>& ports) {
   if (count > kFewPorts) {
     auto it = many.find({i, reg});
-    return it == many.end() ? nullptr : &(*ports)[it->second];
+    return it == many.end() ? kNoPort : it->second;
   }
   for (uint32_t k = begin; k < begin + count; ++k) {
-    if ((*ports)[k].reg == reg) return &(*ports)[k];
+    if (ports[k].reg == reg) return k;
   }
-  return nullptr;
+  return kNoPort;
 }
 
-ActorTable::InPort* ActorTable::FindInput(const Message& message) {
+uint32_t ActorTable::FindInput(const Message& message) const {
   const uint32_t i = Find(message.destination);
-  if (i == kNoActor) return nullptr;
+  if (i == kNoActor) return kNoPort;
   const Actor& a = actors_[i];
-  return FindPort(i, message.reg, a.in_begin, a.in_count, many_in_, &in_);
+  return FindPort(i, message.reg, a.in_begin, a.in_count, many_in_, in_);
 }
 
-ActorTable::OutPort* ActorTable::FindOutput(const Message& message) {
+uint32_t ActorTable::FindOutput(const Message& message) const {
   const uint32_t i = Find(message.destination);
-  if (i == kNoActor) return nullptr;
+  if (i == kNoActor) return kNoPort;
   const Actor& a = actors_[i];
-  return FindPort(i, message.reg, a.out_begin, a.out_count, many_out_, &out_);
+  return FindPort(i, message.reg, a.out_begin, a.out_count, many_out_, out_);
 }
 
 void ActorTable::Hint(Message* m) {
-  if (m->kind == MessageKind::kReq) {
-    const InPort* port = FindInput(*m);
-    if (port != nullptr) m->port = static_cast<uint32_t>(port - in_.data());
-  } else {
-    const OutPort* port = FindOutput(*m);
-    if (port != nullptr) m->port = static_cast<uint32_t>(port - out_.data());
-  }
+  const bool req = m->kind == MessageKind::kReq;
+  const uint32_t port = req ? FindInput(*m) : FindOutput(*m);
+  if (port != kNoPort) m->port = port;
 }
 
 uint32_t ActorTable::RefusePort(const Message& message) {
@@ -275,6 +271,14 @@ uint32_t ActorTable::RefusePort(const Message& message) {
   return Refuse(message, message.kind == MessageKind::kReq
                              ? "its actor does not read that register"
                              : "its actor does not own that register");
+}
+
+bool ActorTable::Awaits(const Message& req) const {
+  const uint32_t p = InputOf(req);
+  if (p == kNoPort || aborted_) return false;
+  const InPort& port = in_[p];
+  return (port.bits & kTake) && port.pending == 0 &&
+         actors_[port.actor].blocked == 1;
 }
 
 std::vector<Blocker> ActorTable::WhyBlocked(uint32_t i) const {

@@ -163,6 +163,9 @@ class ActorTable {
 
   // Everything that actor `i` lacks; empty where it can act. For diagnostics.
   std::vector<Blocker> WhyBlocked(uint32_t i) const;
+  // Whether the coming act of the receiver of `req`, a REQ, lacks it and, but
+  // perhaps for a turn, nothing else.
+  bool Awaits(const Message& req) const;
   // REQs that wait at an input; free copies at an output.
   uint32_t Pending(uint32_t i, uint32_t input) const {
     return in_[actors_[i].in_begin + input].pending;
@@ -258,12 +261,17 @@ class ActorTable {
   // {actor, register} -> port.
   static constexpr uint32_t kFewPorts = 8;
   using PortMap = absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t>;
+  // Positions in in_ and out_, or kNoPort.
+  static constexpr uint32_t kNoPort = 0xffffffff;
   template <typename Port>
-  static Port* FindPort(uint32_t i, uint32_t reg, uint32_t begin,
-                        uint32_t count, const PortMap& many,
-                        std::vector<Port>* ports);
-  InPort* FindInput(const Message& message);
-  OutPort* FindOutput(const Message& message);
+  static uint32_t FindPort(uint32_t i, uint32_t reg, uint32_t begin,
+                           uint32_t count, const PortMap& many,
+                           const std::vector<Port>& ports);
+  uint32_t FindInput(const Message& message) const;
+  uint32_t FindOutput(const Message& message) const;
+  // By the message's hint where that is right.
+  inline uint32_t InputOf(const Message& message) const;
+  inline uint32_t OutputOf(const Message& message) const;
   inline uint32_t OnReq(const Message& message);
   inline uint32_t OnAck(const Message& message);
   // What an act does at the actor's ports. Returns how many of them lack

@@ -17,14 +17,31 @@
 
 namespace weft::actor {
 
-ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(
-    const Message& message) {
-  InPort* port = in_.data() + message.port;
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::InputOf(
+    const Message& message) const {
+  const InPort* port = in_.data() + message.port;
   if (ABSL_PREDICT_FALSE(message.port >= num_in_ || port->reg != message.reg ||
                          actors_[port->actor].id != message.destination)) {
-    port = FindInput(message);
-    if (port == nullptr) return RefusePort(message);
+    return FindInput(message);
   }
+  return message.port;
+}
+
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OutputOf(
+    const Message& message) const {
+  const OutPort* port = out_.data() + message.port;
+  if (ABSL_PREDICT_FALSE(message.port >= num_out_ || port->reg != message.reg ||
+                         actors_[port->actor].id != message.destination)) {
+    return FindOutput(message);
+  }
+  return message.port;
+}
+
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(
+    const Message& message) {
+  const uint32_t p = InputOf(message);
+  if (ABSL_PREDICT_FALSE(p == kNoPort)) return RefusePort(message);
+  InPort* const port = in_.data() + p;
   const uint32_t copies = port->copies, pending = port->pending;
   if (ABSL_PREDICT_FALSE(pending >= copies)) {
     return Refuse(message, "all copies are pending already");
@@ -45,12 +62,9 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(
 
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnAck(
     const Message& message) {
-  OutPort* port = out_.data() + message.port;
-  if (ABSL_PREDICT_FALSE(message.port >= num_out_ || port->reg != message.reg ||
-                         actors_[port->actor].id != message.destination)) {
-    port = FindOutput(message);
-    if (port == nullptr) return RefusePort(message);
-  }
+  const uint32_t p = OutputOf(message);
+  if (ABSL_PREDICT_FALSE(p == kNoPort)) return RefusePort(message);
+  OutPort* const port = out_.data() + p;
   if (ABSL_PREDICT_FALSE(port->alias)) {
     return RefusePort(message);
   }

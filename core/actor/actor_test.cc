@@ -95,6 +95,28 @@ TEST(ActorTest, ReqGoesToTheReaderAndAckBack) {
   EXPECT_TRUE(s.TryAct("x"));
 }
 
+TEST(ActorTest, AwaitsWhatItLacksAndNothingElse) {
+  SpecBuilder b = Line();
+  b.Add("late", ActorKind::kSink, 0);
+  b.Edge(0, 3, 0);
+  b.Edge(1, 3, 2);  // y before late
+  Scheduler s(b.Build());
+  s.table().SetLease(1);
+  const auto awaits = [&](uint32_t actor, uint32_t reg) {
+    return s.table().Awaits(Message::Req(s.table().id(actor), reg, 0, 0));
+  };
+  EXPECT_TRUE(awaits(1, 0));
+  EXPECT_FALSE(awaits(1, 5));  // which y does not read
+  EXPECT_FALSE(awaits(3, 0));  // late lacks y's, too
+  s.TryAct("x");
+  s.DeliverAll();
+  EXPECT_FALSE(awaits(1, 0));
+  EXPECT_FALSE(awaits(3, 0));
+  EXPECT_TRUE(awaits(3, 2));
+  s.table().Abort();
+  EXPECT_FALSE(awaits(3, 2));
+}
+
 TEST(ActorTest, CopiesAreUsedInTurn) {
   Scheduler s(Line(2).Build());
   s.table().SetLease(3);

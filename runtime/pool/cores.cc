@@ -80,6 +80,16 @@ std::optional<uint32_t> QuotaCores(Os& os, const std::string& proc,
   return best;
 }
 
+std::optional<uint32_t> OnlyCore() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0 || CPU_COUNT(&mask) != 1) {
+    return std::nullopt;
+  }
+  uint32_t core = 0;
+  while (!CPU_ISSET(core, &mask)) ++core;
+  return core;
+}
+
 uint32_t AvailableCores(Os& os) {
   uint32_t cores = std::thread::hardware_concurrency();
   cpu_set_t mask;

@@ -20,6 +20,10 @@ namespace weft::runtime {
 // At least 1.
 uint32_t AvailableCores(Os& os);
 
+// The number of the one core that the affinity mask of the calling thread
+// leaves; nothing where there are several.
+std::optional<uint32_t> OnlyCore();
+
 // Cores by the control groups of this process under `proc` ("/proc/self") and
 // `groups` ("/sys/fs/cgroup"): the smallest quota on the way from its group to
 // the root, of version 2 or 1. Nothing where there is no quota.

@@ -276,6 +276,19 @@ std::vector<unsigned> MayRunOn() {
   return processors;
 }
 
+TEST(Cores, TheOnlyOneOfAThread) {
+  const std::vector<unsigned> before = MayRunOn();
+  EXPECT_EQ(OnlyCore().has_value(), before.size() == 1);
+  auto binding = CoreBinding::Find(before.size()).value();
+  for (size_t i = 0; i < before.size(); ++i) {
+    Thread thread = Thread::Start("bound", [&, i] {
+                      ASSERT_TRUE(binding->BindThisThread(i));
+                      EXPECT_EQ(OnlyCore(), binding->processors()[i]);
+                    }).value();
+    thread.Join();
+  }
+}
+
 TEST(CoreBinding, GivesEachThreadAProcessorOfItsOwn) {
   const std::vector<unsigned> before = MayRunOn();
   auto binding = CoreBinding::Find(before.size()).value();

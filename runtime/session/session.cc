@@ -92,6 +92,7 @@ absl::Status Session::Impl::Prepare() {
     threads.push_back(std::move(thread));
   }
   if (options.wire.has_value() && wire == nullptr) {
+    if (!options.wire->core.has_value()) options.wire->core = OnlyCore();
     WEFT_ASSIGN_OR_RETURN(
         wire, Wire::Connect(*options.wire, threads[kWireWorker]->token()));
     LOG(INFO) << "joined with " << wire->Describe();

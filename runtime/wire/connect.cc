@@ -1,9 +1,11 @@
 // How a wire comes to its connections.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
@@ -87,7 +89,27 @@ absl::Status Wire::ConnectAll(const WireOptions& options) {
   WEFT_RETURN_IF_ERROR(SleepBegin(&words));
   WEFT_RETURN_IF_ERROR(SleepEnd());
   // Nobody sends before all have posted the receives of frames.
-  return rendezvous_.AllGather(rank_, "wire/connected", "").status();
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<std::string> cores,
+      rendezvous_.AllGather(
+          rank_, "wire/connected",
+          options.core.has_value() ? absl::StrCat(*options.core) : ""));
+  Locate(options.core, cores);
+  return absl::OkStatus();
+}
+
+// Ranks that share memory are on one host.
+void Wire::Locate(std::optional<uint32_t> core,
+                  const std::vector<std::string>& cores) {
+  for (Link& link : links_) {
+    uint32_t theirs = 0;
+    if (!core.has_value() || !link.domain->info().shared_memory ||
+        !absl::SimpleAtoi(cores[link.rank], &theirs)) {
+      continue;
+    }
+    link.peer =
+        theirs == *core ? Whereabouts::kThisCore : Whereabouts::kAnotherCore;
+  }
 }
 
 absl::Status Wire::ChooseDomains(std::vector<size_t>* theirs) {

@@ -71,6 +71,7 @@ void ProgramWire::Attach(uint32_t worker, actor::ActorTable* table,
                          actor::MessageQueue* queue) {
   poller_ = worker;
   queue_ = queue;
+  table_ = table;
   for (Channel& channel : channels_) table->Hint(&channel.arrival);
 }
 
@@ -119,6 +120,18 @@ absl::Status ProgramWire::Flush() {
   }
   owing_.clear();
   return absl::OkStatus();
+}
+
+Whereabouts ProgramWire::Awaited() const {
+  bool any = false, elsewhere = true;
+  for (const Channel& channel : channels_) {
+    if (!channel.receives || !table_->Awaits(channel.arrival)) continue;
+    const Whereabouts peer = wire_.links_[channel.link].peer;
+    if (peer == Whereabouts::kThisCore) return peer;
+    any = true;
+    elsewhere = elsewhere && peer == Whereabouts::kAnotherCore;
+  }
+  return any && elsewhere ? Whereabouts::kAnotherCore : Whereabouts::kUnknown;
 }
 
 void ProgramWire::Grant(Channel* channel) {

@@ -50,6 +50,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -84,7 +85,12 @@ struct WireOptions {
   // transport's own.
   DomainConfig config;
   uint64_t connect_ns = 30'000'000'000;
+  // The one core that this rank may use; none: several, or not known.
+  std::optional<uint32_t> core;
 };
+
+// Where another rank runs.
+enum class Whereabouts : uint8_t { kUnknown, kThisCore, kAnotherCore };
 
 class Wire;
 
@@ -114,6 +120,10 @@ class ProgramWire {
 
   // Sends that held messages back, and of these whether all before the n-th
   // have let them go.
+  // Where the ranks run whose values RECVs lack, and nothing else: kThisCore
+  // where one of them does, kAnotherCore where all do. After Attach.
+  Whereabouts Awaited() const;
+
   uint64_t holds() const { return holds_; }
   bool Released(uint64_t n) const {
     return outstanding_.empty() || *outstanding_.begin() >= n;
@@ -177,7 +187,8 @@ class ProgramWire {
   const uint32_t number_;
   const std::vector<Port> ports_;  // by worker
   std::vector<uint16_t> worker_of_stream_;
-  uint32_t poller_ = ~uint32_t{0};  // nobody
+  uint32_t poller_ = ~uint32_t{0};      // nobody
+  actor::ActorTable* table_ = nullptr;  // its
   actor::MessageQueue* queue_ = nullptr;
   std::vector<Channel> channels_;
   std::vector<uint32_t> owing_;  // channels that kept some back since Flush
@@ -264,6 +275,7 @@ class Wire {
     Domain* domain = nullptr;
     uint64_t endpoint = 0;
     bool up = false;
+    Whereabouts peer = Whereabouts::kUnknown;
     EagerBounds mine, theirs;     // of what this rank, and the other, sends
     std::deque<Waiting> waiting;  // the transport was full
     uint64_t receives = 0;        // that may be under way at once
@@ -291,6 +303,8 @@ class Wire {
   absl::Status MapPeer(Link* link, const std::string& key);
   void DropShared();
   absl::Status AwaitLinks(uint64_t until);
+  void Locate(std::optional<uint32_t> core,
+              const std::vector<std::string>& cores);
   absl::Status OpenLink(Domain* domain, const TransportEvent& event);
   absl::Status PollDomains(bool* any, bool notified);
   absl::Status PollDomain(Domain* domain, bool* any);

@@ -186,6 +186,7 @@ class WireTest : public ::testing::Test {
       threads.emplace_back([&, r] {
         WireOptions wire_options = OptionsOf(r, ranks, meeting_.get(), options);
         if (!transports_.empty()) wire_options.transports = transports_[r];
+        if (!cores_.empty()) wire_options.core = cores_[r];
         auto wire = Wire::Connect(wire_options, token_);
         statuses[r] = wire.status();
         if (wire.ok()) ranks_[r].wire = *std::move(wire);
@@ -246,7 +247,8 @@ class WireTest : public ::testing::Test {
 
   // By rank; empty: all have loopback alone.
   std::vector<std::vector<WireTransport>> transports_;
-  uint64_t token_ = 0;    // of no word
+  std::vector<std::optional<uint32_t>> cores_;  // empty: not known
+  uint64_t token_ = 0;                          // of no word
   int patience_ = 10000;  // polls of a rank that may not fail
   std::unique_ptr<LocalRendezvous> meeting_;
   std::vector<Rank> ranks_;

@@ -144,6 +144,44 @@ TEST_F(WireTest, WhatComesGoesToTheQueueOfWhoPolls) {
   EXPECT_TRUE(sender().got.empty());
 }
 
+TEST_F(WireTest, TellsWhereThoseRunWhoseValuesAreAwaited) {
+  struct Case {
+    std::optional<uint32_t> sender, receiver;
+    Whereabouts awaited;
+  };
+  for (const Case& c : {Case{3, 3, Whereabouts::kThisCore},
+                        Case{4, 3, Whereabouts::kAnotherCore},
+                        Case{{}, 3, Whereabouts::kUnknown},
+                        Case{3, {}, Whereabouts::kUnknown}}) {
+    cores_ = {c.sender, c.receiver};
+    ConnectPair(/*copies=*/1);
+    plan::ActorSpecOptions options;
+    options.rank = 1;
+    options.channels = true;
+    auto table = actor::ActorTable::Create(
+                     plan::PlanToActorSpec(*receiver().view, options).value())
+                     .value();
+    actor::MessageQueue queue(table.queue_bound());
+    receiver().program->Attach(0, &table, &queue);
+    table.SetLease(1);
+    // Nothing has been posted for it yet.
+    EXPECT_EQ(receiver().program->Awaited(), Whereabouts::kUnknown);
+    actor::Effects effects(table.effects_size(), &queue);
+    ASSERT_TRUE(table.CanAct(0));
+    table.Act(0, &effects);
+    while (!queue.empty()) table.OnMessage(queue.Pop());
+    for (const Message& m : effects.at_tick()) {
+      if (m.destination.rank() == 1) table.OnMessage(m);
+    }
+    EXPECT_EQ(receiver().program->Awaited(), c.awaited);
+    table.OnMessage(Message::Req(plan::ActorIdOf(*receiver().view, 1, options),
+                                 plan::DataRegister(*receiver().view, 0), 0,
+                                 0));
+    EXPECT_EQ(receiver().program->Awaited(), Whereabouts::kUnknown);
+    for (Rank& rank : ranks_) rank.program.reset();
+  }
+}
+
 // One whose peers wake a sleeper themselves does not notify one that is awake.
 TEST_F(WireTest, WithoutANotificationSomeTransportsAreNotLookedAt) {
   struct Case {

@@ -391,6 +391,22 @@ bool Worker::TimesAwaited() const {
   return false;
 }
 
+// How often to look before another thread is let run. What comes from a rank on
+// this core can't come before that has it; what comes from another core is soon
+// there, and a switch, and back, takes as long as many looks.
+uint32_t Worker::Looks() const {
+  if (config_.channels == nullptr) return 12;
+  switch (config_.channels->Awaited()) {
+    case Whereabouts::kThisCore:
+      return 1;
+    case Whereabouts::kAnotherCore:
+      return 64;
+    case Whereabouts::kUnknown:
+      break;
+  }
+  return 12;
+}
+
 // Nothing to do: spins or yields a little, then sleeps until something comes.
 void Worker::Wait() {
   const Port& port = config_.ports[config_.number];
@@ -410,8 +426,9 @@ void Worker::Wait() {
     }
   }
   // Others want the core: who has something for this worker may be among them.
-  for (uint32_t n = 0; config_.spin_ns == 0 && n < kYields * kLooks; ++n) {
-    if (n % kLooks == kLooks - 1) {
+  const uint32_t looks = config_.spin_ns == 0 ? Looks() : 0;
+  for (uint32_t n = 1; n <= kYields * looks; ++n) {
+    if (n % looks == 0) {
       sched_yield();
     } else {
       CpuRelax();

@@ -164,11 +164,8 @@ class Worker {
   static constexpr uint32_t kPollEvery = 64;    // acts
   static constexpr uint64_t kPollTicks = 2048;  // of CpuTicks
   static constexpr uint64_t kSlowTicks = 16 * kPollTicks;
-  // Times to let other threads run before sleeping, where nobody spins, and
-  // looks before each: a switch takes as long as some more of them, and what is
-  // awaited may come from another core.
+  // Times to let other threads run before sleeping, where nobody spins.
   static constexpr uint32_t kYields = 64;
-  static constexpr uint32_t kLooks = 12;
   static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
   static constexpr uint64_t kFirstNapNs = 20'000;
   static constexpr uint64_t kLongestNapNs = 200'000;
@@ -211,6 +208,7 @@ class Worker {
   bool PollStream(AsyncStream* stream);
   bool Outstanding() const;
   bool TimesAwaited() const;
+  uint32_t Looks() const;
   void Wait();
   void WaitObserved();
   Waiting WhyWaiting() const;
