@@ -222,10 +222,10 @@ TEST_F(LauncherTest, AnErrorIsToldOnce) {
             "weft: rank 0 failed first: it ended with exit code 2\n");
   const std::string said = Text("logs/rank_00000.out");
   err_.clear();
-  MustLaunch(
-      absl::StrCat("echo '{\"code\": \"WEFT-1004\", \"message\": \"no job\", "
-                   "\"host\": \"n1\"}' > $WEFT_ERROR_FILE; ",
-                   fail));
+  MustLaunch(absl::StrCat(
+      "echo '{\"code\": \"WEFT-1004\", \"message\": \"rank 0: no job\", "
+      "\"host\": \"n1\", \"step\": 0}' > $WEFT_ERROR_FILE; ",
+      fail));
   EXPECT_EQ(err_,
             "[r0] before\n[r0] after\n"
             "weft: rank 0 failed first, on host n1: WEFT-1004: no job\n"

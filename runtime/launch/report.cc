@@ -70,8 +70,10 @@ struct Told {
 };
 
 // What a rank left in its file, if anything that can be read.
-std::optional<Told> ReadError(Os& os, const std::string& path) {
-  absl::StatusOr<std::string> text = os.ReadFile(path, kMaxErrorFile);
+std::optional<Told> ReadError(Os& os, const std::string& directory,
+                              uint32_t rank) {
+  absl::StatusOr<std::string> text =
+      os.ReadFile(ErrorFile(directory, rank), kMaxErrorFile);
   if (!text.ok()) return std::nullopt;
   const nlohmann::json json =
       nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -81,14 +83,20 @@ std::optional<Told> ReadError(Os& os, const std::string& path) {
     return it != json.end() && it->is_string() ? it->get<std::string>() : "";
   };
   Told told;
-  told.message = absl::StrCat(word("code"), ": ", word("message"));
+  const std::string message = word("message");
+  // The line that tells it begins with the rank.
+  told.message = absl::StrCat(
+      word("code"), ": ",
+      absl::StripPrefix(message, absl::StrCat("rank ", rank, ": ")));
   told.where = absl::StrCat(", on host ", word("host"));
   told.cause = word("cause");
   auto step = json.find("step");
+  const uint64_t at = step != json.end() && step->is_number_unsigned()
+                          ? step->get<uint64_t>()
+                          : 0;  // before the first
   // Where the message names one, that is the one it is about.
-  if (step != json.end() && step->is_number_unsigned() &&
-      !absl::StrContains(told.message, kAtStep)) {
-    absl::StrAppend(&told.where, kAtStep, step->get<uint64_t>());
+  if (at != 0 && !absl::StrContains(told.message, kAtStep)) {
+    absl::StrAppend(&told.where, kAtStep, at);
   }
   return told;
 }
@@ -99,8 +107,7 @@ bool HeardThatItWould(Os& os, const std::string& error_directory,
                       const std::vector<RankEnd>& ends) {
   for (const RankEnd& end : ends) {
     if (end.end.exit_code != ExitCodeOfLostPeer()) continue;
-    const std::optional<Told> heard =
-        ReadError(os, ErrorFile(error_directory, end.rank));
+    const std::optional<Told> heard = ReadError(os, error_directory, end.rank);
     if (heard.has_value() && WouldComeAgain(heard->cause)) return true;
   }
   return false;
@@ -153,7 +160,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
   std::optional<Told> own;
   // A rank that was killed has left nothing, or what an earlier one left.
   if (here && first->end.signal == 0) {
-    own = ReadError(os, ErrorFile(error_directory, cause.rank));
+    own = ReadError(os, error_directory, cause.rank);
   }
   if (own.has_value()) {
     cause.message = own->message;
