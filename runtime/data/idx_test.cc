@@ -1,6 +1,13 @@
 #include "runtime/data/idx.h"
 
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+
+#include "absl/strings/match.h"
 #include "core/base/error.h"
+#include "core/base/os.h"
 #include "core/testing/gzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -91,6 +98,33 @@ TEST(IdxTest, InflationIsBounded) {
   std::string bomb = Gzip(std::string(1 << 20, 'x'));
   EXPECT_FALSE(Gunzip(bomb, 1000).ok());
   EXPECT_EQ(Gunzip(bomb, 1 << 20).value().size(), 1u << 20);
+}
+
+// Whether large pages are wished for ("hg") where `at` lies.
+bool InLargePages(const char* at) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) ==
+        2) {
+      here = begin <= address && address < end;
+    } else if (here && absl::StartsWith(line, "VmFlags:")) {
+      return absl::StrContains(line, " hg");
+    }
+  }
+  return false;
+}
+
+TEST(IdxTest, WhatIsInflatedLiesInLargePages) {
+  if (!RealOs().Exists("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    GTEST_SKIP() << "no large pages in this system";
+  }
+  const IdxArray large = {Shape({8 << 20}), std::string(8 << 20, 'x')};
+  EXPECT_FALSE(InLargePages(&large.bytes[4 << 20]));
+  const IdxArray array = ParseIdx("a", Gzip(EncodeIdx(large))).value();
+  EXPECT_TRUE(InLargePages(&array.bytes[4 << 20]));
 }
 
 }  // namespace
