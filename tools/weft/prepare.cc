@@ -298,6 +298,10 @@ absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
   return out;
 }
 
+uint32_t MaxWorkers(uint32_t cores, uint32_t ranks) {
+  return cores / ranks <= 1 ? 1 : 0;
+}
+
 runtime::SessionOptions SessionOptionsOf(const TrainOptions& options,
                                          const Prepared& prepared) {
   runtime::SessionOptions session;
@@ -307,10 +311,8 @@ runtime::SessionOptions SessionOptionsOf(const TrainOptions& options,
     }
   };
   session.ranks_on_cores = options.link.ranks_on_cores;
-  // Who reads data waits for nothing but a core: without one of its own it
-  // would only make others give theirs up.
-  const uint32_t cores = runtime::AvailableCores(*options.os);
-  if (cores / session.ranks_on_cores <= 1) session.max_workers = 1;
+  session.max_workers =
+      MaxWorkers(runtime::AvailableCores(*options.os), session.ranks_on_cores);
   return session;
 }
 

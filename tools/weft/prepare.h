@@ -61,6 +61,11 @@ absl::StatusOr<job::Job> ReadJob(const TrainOptions& options);
 absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const TrainOptions& options,
                                                   const job::Job& job);
 
+// Workers at most of one of `ranks` that share `cores`; 0: as many as its plans
+// have. Who reads data waits for nothing but a core: without one of its own it
+// would only make others give theirs up.
+uint32_t MaxWorkers(uint32_t cores, uint32_t ranks);
+
 // How a session of these programs uses the threads and the cores.
 runtime::SessionOptions SessionOptionsOf(const TrainOptions& options,
                                          const Prepared& prepared);
