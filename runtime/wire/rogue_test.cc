@@ -24,7 +24,7 @@ class RogueTest : public WireTest {
   void ConnectRogue(uint32_t ranks = 2, const Options& options = kFewCredits) {
     const auto rogue = [&] {
       DomainConfig config = OptionsOf(1, ranks, meeting_.get(), {}).config;
-      domain_ = Loopback().Open(config).value();
+      domain_ = transport_->Open(config).value();
       const std::string mine = domain_->Listen().value();
       ASSERT_TRUE(meeting_->AllGather(1, "wire/offers", offer_).ok());
       const std::vector<std::string> texts =
@@ -76,7 +76,8 @@ class RogueTest : public WireTest {
     return status;
   }
 
-  std::string offer_ = LoopbackOffer();
+  const Transport* transport_ = &Loopback();
+  std::string offer_ = OfferOf(*transport_);
   std::unique_ptr<Domain> domain_;
   uint64_t endpoint_ = 0;  // to rank 0
   std::string address_;    // of rank 2
@@ -230,12 +231,27 @@ TEST_F(RogueTest, DataOfAnotherLengthNamesTheChannel) {
               HasSubstr("channel 'x:0>1' from rank 1"));
 }
 
+struct Named {
+  const char* name;
+  const Transport& (*load)();
+};
+
+class AgainTest : public RogueTest,
+                  public ::testing::WithParamInterface<Named> {
+ protected:
+  AgainTest() {
+    transport_ = &GetParam().load();
+    offer_ = OfferOf(*transport_);
+    transports_.assign(3, {{transport_, {}}});
+  }
+};
+
 // With all that a rank knows, and as a later life of it.
-TEST_F(RogueTest, WhoComesAsARankThatIsThereIsTurnedAway) {
+TEST_P(AgainTest, WhoComesAsARankThatIsThereIsTurnedAway) {
   ConnectRogue(3);
   DomainConfig config = OptionsOf(1, 3, meeting_.get(), {}).config;
   config.incarnation = 1;
-  std::unique_ptr<Domain> again = Loopback().Open(config).value();
+  std::unique_ptr<Domain> again = transport_->Open(config).value();
   ASSERT_TRUE(again->Connect(2, address_).ok());
   std::vector<TransportEventKind> seen;
   Pump([&] {
@@ -248,7 +264,18 @@ TEST_F(RogueTest, WhoComesAsARankThatIsThereIsTurnedAway) {
   EXPECT_THAT(seen, ElementsAre(TransportEventKind::kConnected,
                                 TransportEventKind::kEndpointDown));
   EXPECT_TRUE(Failure(2).ok());
+  // The first one stays.
+  TransportEvent event;
+  EXPECT_EQ(domain_->Poll(absl::MakeSpan(&event, 1)).value(), 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Transports, AgainTest,
+                         ::testing::Values(Named{"loopback", Loopback},
+                                           Named{"shm", Shm},
+                                           Named{"grpc", Grpc}),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
 
 TEST_F(RogueTest, LastWordsThatMakeNoSense) {
   ConnectRogue();

@@ -63,8 +63,13 @@ inline const Transport& Shm() {
   return *transport;
 }
 
-inline std::string LoopbackOffer() {
-  return OffersText({{"loopback", Loopback().info().locality}});
+inline const Transport& Grpc() {
+  static const Transport* transport = LoadTransport("grpc");
+  return *transport;
+}
+
+inline std::string OfferOf(const Transport& transport) {
+  return OffersText({{transport.info().name, transport.info().locality}});
 }
 
 inline void AddChannel(plan::Plan* plan, uint32_t rank, uint32_t ranks,

@@ -414,7 +414,7 @@ TEST_F(WireTest, ARankThatDoesNotConnectIsNamed) {
   LocalRendezvous meeting(2, kLong);
   // Rank 0 gives an address, and then does nothing.
   std::thread silent([&] {
-    EXPECT_TRUE(meeting.AllGather(0, "wire/offers", LoopbackOffer()).ok());
+    EXPECT_TRUE(meeting.AllGather(0, "wire/offers", OfferOf(Loopback())).ok());
     // Rank 1 may have given up when this one wakes.
     meeting.AllGather(0, "wire/address", JoinFields({"somewhere"}))
         .status()
