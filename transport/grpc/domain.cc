@@ -1,10 +1,7 @@
 #include "transport/grpc/domain.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <utility>
 
 #include "transport/common/greeting.h"
@@ -14,9 +11,7 @@ namespace weft_grpc {
 namespace {
 
 using weft_sdk::Error;
-using weft_transport::SetText;
 
-constexpr uint32_t kDefaultTimeoutMs = 3500;
 constexpr size_t kTokenBytes = 16;
 constexpr char kAddress[] = "grpc ";
 
@@ -33,11 +28,7 @@ std::string Locality(const Options& options) {
   const std::string family =
       options.host.find(':') == std::string::npos ? "tcp ipv4" : "tcp ipv6";
   if (!options.loopback()) return family;
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[64];
-  const ssize_t n = readlink("/proc/self/ns/net", space, sizeof(space));
-  return family + " boot " + boot + " " + std::string(space, n < 0 ? 0 : n);
+  return family + " " + weft_transport::BootAndNamespace("net");
 }
 
 PortSettings SettingsOf(const Options& options, uint64_t timeout_ns) {
@@ -53,17 +44,12 @@ PortSettings SettingsOf(const Options& options, uint64_t timeout_ns) {
 }  // namespace
 
 weft_transport_info Describe(const Options& options, bool secret) {
-  weft_transport_info info{};
-  info.struct_size = sizeof(info);
-  SetText(info.name, "grpc");
-  SetText(info.locality, Locality(options));
+  weft_transport_info info =
+      weft_transport::InfoOf("grpc", Locality(options), options);
   info.wire_version = kWireVersion;
   info.security = options.tls() ? WEFT_SECURITY_PRIVATE
                   : secret      ? WEFT_SECURITY_JOB
                                 : WEFT_SECURITY_NONE;
-  info.eager_max = options.eager_max;
-  info.eager_credits = options.eager_credits;
-  info.max_inflight = options.max_inflight;
   return info;
 }
 
@@ -72,9 +58,7 @@ GrpcDomain::GrpcDomain(const weft_sdk::DomainConfig& config,
     : hello_(config.hello),
       options_(options),
       secret_(config.secret),
-      timeout_ns_(uint64_t{1'000'000} * (config.peer_timeout_ms != 0
-                                             ? config.peer_timeout_ms
-                                             : kDefaultTimeoutMs)),
+      timeout_ns_(weft_transport::PeerTimeoutNs(config)),
       token_(RandomHex(kTokenBytes)),
       shared_(config.notify_token),
       port_(Port::Open(this, SettingsOf(options, timeout_ns_))) {}

@@ -80,14 +80,9 @@ void GrpcDomain::EndVisit(Visit* visit, const std::string& why) {
 // There will be no connection. Its streams end.
 void GrpcDomain::Drop(Visit* visit, weft_code code, const std::string& why) {
   if (visit->stage != Stage::kGone && visit->connector()) {
-    TransportEvent event;
-    event.kind = WEFT_EVENT_CONNECTED;
-    event.ep = visit->ep;
-    event.rank = visit->rank;
-    event.cookie = visit->cookie;
-    event.code = code;
-    event.message = why;
-    shared_.mailbox.Push(std::move(event), /*urgent=*/true);
+    shared_.mailbox.Push(weft_transport::NotConnected(visit->ep, visit->rank,
+                                                      visit->cookie, code, why),
+                         /*urgent=*/true);
   }
   visit->stage = Stage::kGone;
   for (Stream* stream : {visit->control.get(), visit->bulk.get()}) {
@@ -168,9 +163,7 @@ void GrpcDomain::PushRefusal(const Visit& visit, const Refusal& refusal) {
             visit.theirs.hello, visit.ep);
   if (visit.connector()) event.rank = visit.rank;
   event.cookie = visit.cookie;
-  event.code = WEFT_INVALID;
-  event.reason = refusal.reason;
-  event.message = refusal.message;
+  weft_transport::SetRefused(refusal, &event);
   shared_.mailbox.Push(std::move(event), /*urgent=*/true);
 }
 

@@ -11,7 +11,6 @@ namespace {
 using weft_sdk::Error;
 using weft_sdk::Refusal;
 using weft_transport::About;
-using weft_transport::SetText;
 
 constexpr char kAddress[] = "rank";
 constexpr char kKey[] = "memory";
@@ -19,16 +18,11 @@ constexpr char kKey[] = "memory";
 }  // namespace
 
 weft_transport_info Describe(const Options& options) {
-  weft_transport_info info{};
-  info.struct_size = sizeof(info);
+  weft_transport_info info = weft_transport::InfoOf(
+      "loopback", "process " + Hub::Get().process(), options);
   info.flags = WEFT_TRANSPORT_SHARED_MEMORY | WEFT_TRANSPORT_IN_PROCESS;
-  SetText(info.name, "loopback");
-  SetText(info.locality, "process " + Hub::Get().process());
   info.wire_version = 1;
   info.security = WEFT_SECURITY_PRIVATE;
-  info.eager_max = options.eager_max;
-  info.eager_credits = options.eager_credits;
-  info.max_inflight = options.max_inflight;
   return info;
 }
 
@@ -111,12 +105,9 @@ void LoopbackDomain::Introduce(LoopbackDomain* listener, uint32_t rank,
                                Wakeups* wake) {
   TransportEvent connected;
   if (listener == nullptr) {
-    connected.kind = WEFT_EVENT_CONNECTED;
-    connected.ep = ep;
-    connected.rank = rank;
-    connected.code = WEFT_PEER_LOST;
-    connected.message =
-        "nobody listens at the address of rank " + std::to_string(rank);
+    connected = weft_transport::NotConnected(
+        ep, rank, cookie, WEFT_PEER_LOST,
+        "nobody listens at the address of rank " + std::to_string(rank));
   } else {
     connected = About(WEFT_EVENT_CONNECTED, listener->hello_, ep);
     TransportEvent theirs = About(WEFT_EVENT_ACCEPTED, hello_, 0);
@@ -124,9 +115,7 @@ void LoopbackDomain::Introduce(LoopbackDomain* listener, uint32_t rank,
     if (refusal) {
       theirs.kind = WEFT_EVENT_REFUSED;
       for (TransportEvent* event : {&connected, &theirs}) {
-        event->code = WEFT_INVALID;
-        event->reason = refusal.reason;
-        event->message = refusal.message;
+        weft_transport::SetRefused(refusal, event);
       }
     } else {
       theirs.ep = Hub::Get().NewId();

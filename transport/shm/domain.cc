@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "transport/common/greeting.h"
@@ -14,35 +13,23 @@ namespace weft_shm {
 namespace {
 
 using weft_sdk::Error;
-using weft_transport::SetText;
 
-constexpr uint32_t kDefaultTimeoutMs = 3500;
 constexpr char kAddress[] = "rank";
 constexpr char kKey[] = "memory";
 
 // Who sees the same /proc and may open what is in it.
 std::string Locality() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[64];
-  const ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space));
-  return "boot " + boot + " " + std::string(space, n < 0 ? 0 : n) + " user " +
+  return weft_transport::BootAndNamespace("pid") + " user " +
          std::to_string(geteuid());
 }
 
 }  // namespace
 
 weft_transport_info Describe(const Options& options) {
-  weft_transport_info info{};
-  info.struct_size = sizeof(info);
+  weft_transport_info info = weft_transport::InfoOf("shm", Locality(), options);
   info.flags = WEFT_TRANSPORT_SHARED_MEMORY;
-  SetText(info.name, "shm");
-  SetText(info.locality, Locality());
   info.wire_version = kWireVersion;
   info.security = WEFT_SECURITY_USER;
-  info.eager_max = options.eager_max;
-  info.eager_credits = options.eager_credits;
-  info.max_inflight = options.max_inflight;
   return info;
 }
 
@@ -68,9 +55,7 @@ ShmDomain::ShmDomain(const weft_sdk::DomainConfig& config,
     : hello_(config.hello),
       options_(options),
       token_(config.notify_token),
-      timeout_ns_(uint64_t{1'000'000} * (config.peer_timeout_ms != 0
-                                             ? config.peer_timeout_ms
-                                             : kDefaultTimeoutMs)),
+      timeout_ns_(weft_transport::PeerTimeoutNs(config)),
       secret_(RandomHex(kTokenBytes)),
       bell_fd_(NewSealed("bell", kPage)),
       bell_(bell_fd_),

@@ -97,14 +97,9 @@ void ShmDomain::Advance(Visit* visit) {
 // The end of a visit that became nothing.
 void ShmDomain::Drop(Visit* visit, weft_code code, const std::string& why) {
   if (visit->connector) {
-    TransportEvent event;
-    event.kind = WEFT_EVENT_CONNECTED;
-    event.ep = visit->ep;
-    event.rank = visit->rank;
-    event.cookie = visit->cookie;
-    event.code = code;
-    event.message = why;
-    mailbox_.Push(std::move(event), /*urgent=*/true);
+    mailbox_.Push(weft_transport::NotConnected(visit->ep, visit->rank,
+                                               visit->cookie, code, why),
+                  /*urgent=*/true);
   }
   visit->socket = Fd();
 }
@@ -123,9 +118,7 @@ void ShmDomain::PushRefusal(const Visit& visit, const Hello& theirs,
       About(visit.connector ? WEFT_EVENT_CONNECTED : WEFT_EVENT_REFUSED, theirs,
             visit.connector ? visit.ep : 0);
   event.cookie = visit.cookie;
-  event.code = WEFT_INVALID;
-  event.reason = refusal.reason;
-  event.message = refusal.message;
+  weft_transport::SetRefused(refusal, &event);
   mailbox_.Push(std::move(event), /*urgent=*/true);
 }
 
