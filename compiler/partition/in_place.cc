@@ -1,12 +1,12 @@
 #include "compiler/partition/in_place.h"
 
+#include "core/ops/to_all.h"
+
 namespace weft {
 
 void InPlaceResults::Put(const Node& node, int id) {
   if (node.Is(OpId::kSplit)) GivePartsInPlace(node, id);
-  if (node.Is(OpId::kReduceToAll) || node.Is(OpId::kCopyToAll)) {
-    GiveInPlace(id);
-  }
+  if (GivesToAll(node.schema())) GiveInPlace(id);
   if (node.Is(OpId::kConcat)) JoinInPlace(node, id);
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/placement/kernel_desc.h"
 #include "core/base/hash.h"
+#include "core/ops/to_all.h"
 #include "core/ops/update.h"
 
 namespace weft {
@@ -41,9 +42,7 @@ std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
       OpRegistry::Global().FindOrNull(OpName(static_cast<OpId>(kernel.op())));
   if (schema == nullptr || !UpdatesMany(*schema)) {
     const uint64_t symbol = OpSymbol(kernel, operands);
-    // All results of this one are the same value.
-    const bool equal = schema != nullptr && (schema->id == OpId::kReduceToAll ||
-                                             schema->id == OpId::kCopyToAll);
+    const bool equal = schema != nullptr && GivesToAll(*schema);
     for (int i = 0; i < num_results; ++i) {
       out.push_back(Combine(symbol, equal ? 0 : i));
     }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/ops/to_all.h"
 #include "core/reference/gradient_check.h"
 #include "core/reference/schema_check.h"
 #include "gmock/gmock.h"
@@ -185,6 +186,28 @@ TEST(CopyToAllTest, GivesTheLastOperandToAll) {
   EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
   EXPECT_THAT(InferText("weft.CopyToAll", {}, {"f32[2]", "f32[3]"}, 1),
               ErrorWith("WEFT-2004", {"operand 1", "f32[2]"}));
+}
+
+// Of every op of which compilers take that for granted.
+TEST(GivesToAllTest, EveryResultIsTheSame) {
+  int ops = 0;
+  for (const OpSchema* schema : OpRegistry::Global().All()) {
+    if (!GivesToAll(*schema)) continue;
+    ++ops;
+    OpCase c{schema->name, {}, {}};
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+      c.inputs.push_back(RandomLiteral({2, 3}, seed));
+    }
+    // A result for each operand, from the first on.
+    c.num_outputs = schema->inputs.min == 1 ? 3 : 2;
+    absl::StatusOr<std::vector<Literal>> results = RunOp(c);
+    ASSERT_TRUE(results.ok()) << schema->name << results.status();
+    for (const Literal& y : *results) {
+      EXPECT_TRUE(y.type() == c.inputs[0].type()) << schema->name;
+      EXPECT_TRUE(y == results->front()) << schema->name;
+    }
+  }
+  EXPECT_EQ(ops, 2);
 }
 
 TEST(SumOfSquaresTest, InfersComputesAndDecomposes) {

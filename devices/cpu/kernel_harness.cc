@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ops/schema.h"
+#include "core/ops/to_all.h"
 #include "core/reference/evaluate.h"
 #include "devices/testing/attributes.h"
 #include "gtest/gtest.h"
@@ -353,7 +354,7 @@ void ExpectMatchesReference(const OpCase& c, Numerics numerics) {
   if (schema.effect == OpEffect::kUpdate) {
     others.emplace_back();
     others.back().updates = all;
-  } else if (schema.id == OpId::kReduceToAll || schema.id == OpId::kCopyToAll) {
+  } else if (GivesToAll(schema)) {
     for (uint32_t some : {all, 0x55555555u & all, 0xAAAAAAAAu & all}) {
       others.emplace_back();
       others.back().updates = some;

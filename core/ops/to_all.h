@@ -1,0 +1,21 @@
+// Ops that give one value to all: whose results are all the same, and of which
+// result i may be the memory of operand i, for any of them. Collectives in
+// place are made of them (compiler/collectives/collective.h).
+//
+//   if (GivesToAll(node.schema())) ..;   // weft.ReduceToAll, weft.CopyToAll
+//
+// Threading: thread-safe.
+#ifndef WEFT_CORE_OPS_TO_ALL_H_
+#define WEFT_CORE_OPS_TO_ALL_H_
+
+#include "core/ops/schema.h"
+
+namespace weft {
+
+inline bool GivesToAll(const OpSchema& schema) {
+  return schema.id == OpId::kReduceToAll || schema.id == OpId::kCopyToAll;
+}
+
+}  // namespace weft
+
+#endif  // WEFT_CORE_OPS_TO_ALL_H_
