@@ -35,14 +35,21 @@ constexpr int Left(int n) {
   return left;
 }
 
+// In floats where T is a 16-bit one.
+template <class T, class O>
+T OfTwo(T x, T y) {
+  using C = Compute<T>;
+  return Convert<T>(O::template Apply<C>(Convert<C>(x), Convert<C>(y)));
+}
+
 template <class T, class O, int N>
 T Tree(const T* const* x, int64_t i) {
   if constexpr (N == 1) {
     return x[0][i];
   } else {
     constexpr int kLeft = Left(N);
-    return O::template Apply<T>(Tree<T, O, kLeft>(x, i),
-                                Tree<T, O, N - kLeft>(x + kLeft, i));
+    return OfTwo<T, O>(Tree<T, O, kLeft>(x, i),
+                       Tree<T, O, N - kLeft>(x + kLeft, i));
   }
 }
 
@@ -61,7 +68,7 @@ void OfFew(const Args& a, int64_t begin, int64_t end,
 template <class T, class O>
 void Combine(T* z, const T* x, const T* y, int64_t n) {
   WEFT_CPU_EACH_ALONE
-  for (int64_t i = 0; i < n; ++i) z[i] = O::template Apply<T>(x[i], y[i]);
+  for (int64_t i = 0; i < n; ++i) z[i] = OfTwo<T, O>(x[i], y[i]);
 }
 
 // Elements [at, at + n), at most a tile of them.
@@ -130,10 +137,15 @@ std::unique_ptr<Kernel> MakeFor(const Op& op) {
 template <class T>
 std::unique_ptr<Kernel> MakeOf(const Op& op) {
   const std::string reduction = op.String("reduction", "sum");
-  if (reduction == "sum") return MakeFor<T, AddOp>(op);
-  if (reduction == "prod") return MakeFor<T, MulOp>(op);
   if (reduction == "max") return MakeFor<T, MaxOp>(op);
   if (reduction == "min") return MakeFor<T, MinOp>(op);
+  // Sums of 16-bit floats are made of f32 and rounded once.
+  if constexpr (std::is_same_v<Compute<T>, T>) {
+    if (reduction == "sum") return MakeFor<T, AddOp>(op);
+    if (reduction == "prod") return MakeFor<T, MulOp>(op);
+  } else if (reduction == "sum" || reduction == "prod") {
+    return op.Unsupported("sums and products of 16-bit floats");
+  }
   return op.Unsupported("a reduction that is not sum, prod, max or min");
 }
 
@@ -155,7 +167,7 @@ std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
   if (!op.Arity(std::max<size_t>(n, 1), n) || !CheckOneType(op)) return nullptr;
   if (op.in[0].dtype == WEFT_I32) return MakeOf<int32_t>(op);
   if (op.in[0].dtype == WEFT_I64) return MakeOf<int64_t>(op);
-  return WithF32F64(op.in[0].dtype, [&](auto tag) {
+  return WithFloat(op.in[0].dtype, [&](auto tag) {
     return MakeOf<typename decltype(tag)::Storage>(op);
   });
 }

@@ -13,7 +13,13 @@ namespace {
 
 const std::pair<const char*, const char*> kReductions[] = {
     {"sum", "Add"}, {"prod", "Mul"}, {"max", "Max"}, {"min", "Min"}};
-const DType kTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64};
+const DType kTypes[] = {DType::kF32, DType::kF64, DType::kI32,
+                        DType::kI64, DType::kF16, DType::kBF16};
+
+// Of 16-bit floats only what rounds nothing.
+bool Has(DType dtype, absl::string_view reduction) {
+  return DTypeSize(dtype) > 2 || reduction == "max" || reduction == "min";
+}
 
 OpCase ReduceToAll(const std::string& reduction, std::vector<Literal> inputs) {
   const int n = static_cast<int>(inputs.size());
@@ -24,6 +30,7 @@ TEST(ReduceToAllTest, MatchesTheReference) {
   Values values(20);
   for (DType dtype : kTypes) {
     for (const auto& [reduction, op] : kReductions) {
+      if (!Has(dtype, reduction)) continue;
       for (int n : {1, 2, 3, 4, 5, 7, 8, 13, 32}) {
         // Of more than one tile, of part of one, of nothing.
         for (const Shape& shape : {Shape({3, 801}), Shape(), Shape({0})}) {
@@ -56,6 +63,7 @@ TEST(ReduceToAllTest, IsExactlyTheOpsThatItStandsFor) {
   Values values(21);
   for (DType dtype : kTypes) {
     for (const auto& [reduction, op] : kReductions) {
+      if (!Has(dtype, reduction)) continue;
       for (int n : {2, 3, 6, 11, 31}) {
         std::vector<Literal> inputs;
         for (int i = 0; i < n; ++i) {
@@ -90,15 +98,15 @@ TEST(CopyToAllTest, MatchesTheReference) {
 
 TEST(ReduceToAllTest, TakesWhatItHasLoopsFor) {
   Values values(22);
-  const auto status = [&](DType dtype, int n) {
+  const auto status = [&](const char* reduction, DType dtype, int n) {
     const Literal x = values.Uniform(dtype, Shape({4}), 0, 1);
-    return RunOnCpu(ReduceToAll("sum", std::vector<Literal>(n, x)), {})
+    return RunOnCpu(ReduceToAll(reduction, std::vector<Literal>(n, x)), {})
         .status();
   };
-  EXPECT_TRUE(status(DType::kF32, 32).ok());
+  EXPECT_TRUE(status("sum", DType::kF32, 32).ok());
   for (const absl::Status& none :
-       {status(DType::kF32, 33), status(DType::kF16, 2),
-        status(DType::kBF16, 2), status(DType::kU8, 2)}) {
+       {status("sum", DType::kF32, 33), status("sum", DType::kF16, 2),
+        status("prod", DType::kBF16, 2), status("max", DType::kU8, 2)}) {
     EXPECT_EQ(none.code(), absl::StatusCode::kUnimplemented) << none;
   }
 }
