@@ -66,6 +66,13 @@ TEST(Epilogue, Products) {
   ExpectReluInside({"Gemm", {}, {a, b}});
   ExpectReluInside(
       {"Gemm", {}, {a, b, values.Uniform(DType::kF32, {260}, -1, 1)}});
+  // Turned around.
+  const Literal few = values.Uniform(DType::kF32, {16, 256}, -1, 1);
+  const Literal w = values.Uniform(DType::kF32, {272, 256}, -1, 1);
+  ExpectReluInside({"Gemm", {{"transB", 1}}, {few, w}});
+  ExpectReluInside({"Gemm",
+                    {{"transB", 1}},
+                    {few, w, values.Uniform(DType::kF32, {272}, -1, 1)}});
 }
 
 TEST(Epilogue, ProductsKeepNaN) {
@@ -79,6 +86,12 @@ TEST(Epilogue, ProductsKeepNaN) {
                              Literal::Of<float>({200, columns}, b)}}));
     for (double y : out[0].ToDoubles()) EXPECT_TRUE(std::isnan(y));
   }
+  std::vector<float> a(16 * 256, nan), w(256 * 256, 1);
+  const std::vector<Literal> turned = ResultsOf(WithRelu(
+      {"Gemm",
+       {{"transB", 1}},
+       {Literal::Of<float>({16, 256}, a), Literal::Of<float>({256, 256}, w)}}));
+  for (double y : turned[0].ToDoubles()) EXPECT_TRUE(std::isnan(y));
 }
 
 TEST(Epilogue, Convolutions) {

@@ -7,8 +7,10 @@
 #include "devices/cpu/epilogue.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/parallel.h"
+#include "devices/cpu/product_grid.h"
 #include "devices/cpu/reduction.h"
 #include "devices/cpu/strided.h"
+#include "devices/cpu/turned_product.h"
 #include "devices/cpu/via_float.h"
 
 WEFT_CPU_BEGIN
@@ -124,50 +126,11 @@ class PlainProduct final : public Kernel {
 using Dims = dnnl::memory::dims;
 using Type = dnnl::memory::data_type;
 
-// A block of the result that is worth a thread of its own: some 100 us. Few
-// blocks are large, as each packs its operands again.
-constexpr double kBlockFlops = 16e6;
-constexpr double kLargeBlockFlops = 64e6;
-constexpr int64_t kFewBlocks = 8;
-constexpr int64_t kMaxBlocks = 64;
-// Blocks are no narrower and no smaller than this, which keeps oneDNN's inner
-// loops full; those of large products no narrower than that.
-constexpr int64_t kMinExtent = 64;
-constexpr int64_t kMinArea = 128 * 64;
-constexpr int64_t kLargeMinExtent = 192;
-constexpr double kLargeFlops = 2e8;
 // From here on dnnl_sgemm is faster than the primitive, by up to 1.1x; it has
 // no bias. With a transposed right operand and a long inner dimension it is
 // slower, by as much.
 constexpr double kSgemmFlops = 1e6;
 constexpr int64_t kSgemmTransposedInner = 256;
-
-// How the result is cut into blocks, by shapes alone. The inner dimension is
-// never cut.
-struct Grid {
-  int64_t lead, rows, columns;  // of a block
-
-  Grid(int64_t all_lead, int64_t all_rows, int64_t all_columns, int64_t k)
-      : lead(all_lead), rows(all_rows), columns(all_columns) {
-    const double flops =
-        2.0 * static_cast<double>(all_lead) * static_cast<double>(all_rows) *
-        static_cast<double>(all_columns) * static_cast<double>(k);
-    const double few = std::min<double>(kFewBlocks, flops / kBlockFlops);
-    const double most =
-        std::min<double>(kMaxBlocks, std::max(few, flops / kLargeBlockFlops));
-    const int64_t least = flops < kLargeFlops ? kMinExtent : kLargeMinExtent;
-    for (double blocks = 1; 2 * blocks <= most; blocks *= 2) {
-      int64_t* cut = lead > 1 ? &lead : rows > columns ? &rows : &columns;
-      if (cut == &lead) {
-        lead = (lead + 1) / 2;
-      } else if (*cut >= 2 * least && rows * columns >= 2 * kMinArea) {
-        *cut = (*cut / 2 + 15) / 16 * 16;
-      } else {
-        break;
-      }
-    }
-  }
-};
 
 class DnnlProduct final : public Kernel {
  public:
@@ -469,6 +432,13 @@ std::unique_ptr<Kernel> MakeGemmFloat(const Op& op) {
     addend.beta = op.Float("beta", 1.0);
     addend.plan = LoopPlan<2>(y, {&op.in[2]});
     if (!addend.plan.ok()) return op.Invalid("C does not broadcast");
+  }
+  const bool bias = p.alpha == 1 && addend.IsBias(p.n);
+  if (y.dtype == WEFT_F32 && p.alpha == 1 && ta == 0 && tb == 1 &&
+      (bias || !addend.present)) {
+    std::unique_ptr<Kernel> turned =
+        MakeTurnedProduct(p.m, p.n, p.k, {bias, p.relu});
+    if (turned != nullptr) return turned;
   }
   return MakeProduct(op, std::move(p), std::move(addend));
 }

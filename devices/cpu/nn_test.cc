@@ -110,6 +110,32 @@ TEST(Gemm, LargeProducts) {
                          Numerics::kAccumulated);
 }
 
+// Of few rows, whose operands are turned around, and of some more or fewer.
+TEST(Gemm, FewRows) {
+  if (std::getenv("TEST_ISA") != nullptr) GTEST_SKIP() << "slow reference";
+  Values values(13);
+  const auto expect = [&](int64_t m, int64_t n, int64_t k) {
+    OpCase product = {"Gemm",
+                      {{"transB", 1}},
+                      {values.Uniform(DType::kF32, {m, k}, -1, 1),
+                       values.Uniform(DType::kF32, {n, k}, -1, 1)}};
+    ExpectMatchesReference(product, Numerics::kAccumulated);
+    product.inputs.push_back(values.Uniform(DType::kF32, {n}, -1, 1));
+    ExpectMatchesReference(product, Numerics::kAccumulated);
+    product.attrs.Set("activation", "relu");
+    ExpectMatchesReference(product, Numerics::kAccumulated);
+  };
+  expect(16, 256, 256);
+  expect(48, 272, 300);
+  expect(128, 256, 520);  // in blocks
+  expect(64, 784, 512);
+  for (int64_t more : {-1, 1}) {
+    expect(16 + more, 256, 256);
+    expect(16, 256 + more, 256);
+    expect(16, 256, 256 + more);
+  }
+}
+
 struct ConvCase {
   Shape x, w;
   Ints strides, pads, dilations;

@@ -124,6 +124,9 @@ TEST_F(ThreadsTest, Products) {
   ExpectSameBits({"Gemm",
                   {{"transB", 1}},
                   {Make({128, 784}), Make({300, 784}), Make({300})}});
+  ExpectSameBits({"Gemm",
+                  {{"transB", 1}, {"activation", "relu"}},
+                  {Make({64, 784}), Make({512, 784}), Make({512})}});
   ExpectSameBits({"MatMul",
                   {},
                   {MakeOf(DType::kF64, {64, 65}, -1, 1),
