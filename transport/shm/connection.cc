@@ -60,7 +60,6 @@ weft_code Connection::Post(const weft_transport_op& op, weft_status* status) {
   if (op.kind == WEFT_TRANSPORT_SEND) {
     code = PostSend(op, status);
     PutFins();
-    FetchNext();
   } else {
     code = PostRecv(op, status);
   }
@@ -80,8 +79,6 @@ void Connection::SayMessage(uint64_t id, Send* send) {
       send->kept.number = free.back();  // as many as credits
       free.pop_back();
       std::memcpy(link_.out->slot(send->kept.number), send->data, send->length);
-      next_ = free.empty() ? nullptr : link_.out->slot(free.back());
-      next_bytes_ = send->length;
       std::memcpy(record.data, &send->kept.number, sizeof(send->kept.number));
     } else if (send->length != 0) {
       std::memcpy(record.data, send->data, send->length);
@@ -92,16 +89,6 @@ void Connection::SayMessage(uint64_t id, Send* send) {
     }
   }
   Put(record);
-}
-
-// The peer has read what lies there. The next message is likely to be as long;
-// its lines come here while this one is on its way.
-void Connection::FetchNext() {
-  if (next_ == nullptr) return;
-  for (uint64_t at = 0; at < next_bytes_; at += kLine) {
-    PrefetchToWrite(next_ + at);
-  }
-  next_ = nullptr;
 }
 
 void Connection::Forget(const Send& send) {

@@ -122,7 +122,6 @@ class Connection
   bool Refers(uint64_t id, const Send&) const { return id == copied_out_; }
   void Forget(const Send& send);
 
-  void FetchNext();
   void Put(const Record& record);
   bool PutNow(const Record& record);
   void PutFins();
@@ -154,8 +153,6 @@ class Connection
   weft_sdk::Fifo<Record> pending_;  // no room yet; bounded as operations are
   std::vector<uint32_t> slots_[2];  // free ones; [1]: of urgent SENDs
   bool wrote_ = false;              // the peer is to be rung
-  char* next_ = nullptr;            // the slot to be used next, probably
-  uint64_t next_bytes_ = 0;
 
   uint64_t copied_out_ = 0;  // the SEND of which a chunk is copied; 0: none
   bool copies_in_ = false;   // a thread reads

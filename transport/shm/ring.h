@@ -20,16 +20,6 @@
 
 namespace weft_shm {
 
-// Asks for a line that is to be written soon, and does not wait for it.
-inline void PrefetchToWrite(char* at) {
-#if defined(__x86_64__)
-  // Of all processors: what has no such instruction does nothing.
-  __asm__ volatile("prefetchw %0" : : "m"(*at));
-#else
-  __builtin_prefetch(at, /*rw=*/1);
-#endif
-}
-
 class Producer {
  public:
   Producer(Geometry geometry, Mapping mapping)
