@@ -159,7 +159,7 @@ absl::Status CommandLine::Parse(std::vector<std::string> args, bool* done) {
   try {
     app_->parse(args);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(root_->Chosen()->app_->help().c_str(), stdout);
+    std::fputs(app_->help().c_str(), stdout);  // of the one that is chosen
     *done = true;
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {
@@ -189,7 +189,7 @@ absl::Status CommandLine::ParseAndRun(std::vector<std::string> args) {
   if (command->run_ != nullptr) {
     return CatchOutOfMemory("the command", command->run_);
   }
-  std::fputs(command->app_->help().c_str(), stderr);
+  std::fputs(app_->help().c_str(), stderr);
   return MakeError(ErrorCode::kUnknownFlag, "a command is missing");
 }
 

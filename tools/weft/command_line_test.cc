@@ -121,6 +121,13 @@ TEST_F(CommandLineTest, HelpIsASuccess) {
   EXPECT_EQ(runs_, 0);
 }
 
+TEST_F(CommandLineTest, HelpSaysWhatToType) {
+  testing::internal::CaptureStdout();
+  EXPECT_TRUE(line_.ParseAndRun({"plan", "show", "--help"}).ok());
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("Usage: tool plan show [OPTIONS]\n"));
+}
+
 TEST_F(CommandLineTest, UnknownFlag) {
   ExpectError({"train", "j", "--quite"}, ErrorCode::kUnknownFlag,
               "unknown flag --quite; did you mean '--quiet'?");
