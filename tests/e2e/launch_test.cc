@@ -152,9 +152,12 @@ TEST_F(LaunchTest, StoppedAndResumed) {
   launcher.Signal(SIGTERM);
   const Ended end = launcher.Wait();
   EXPECT_EQ(end.signal, SIGTERM) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("stopped at step"));
-  EXPECT_THAT(end.err, Not(HasSubstr("failed")));
   const std::string run = job.Runs().back();
+  EXPECT_THAT(
+      end.out,
+      AllOf(HasSubstr("stopped at step"),
+            HasSubstr("go on with: weft run --nproc-per-node 2 --resume ")));
+  EXPECT_THAT(end.err, Not(HasSubstr("failed")));
   const Ended again = job.Weft({"run", "--nproc-per-node", "2", "--resume", run,
                                 "--set", "checkpoint.keep=2"})
                           .Wait();

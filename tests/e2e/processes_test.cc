@@ -273,6 +273,7 @@ TEST(ProcessesTest, StoppedAndResumed) {
   const std::vector<Ended> ends = ranks.Wait();
   EXPECT_EQ(ends[0].exit_code, 0) << ends[0].err;
   EXPECT_THAT(ends[0].out, HasSubstr("stopped at step"));
+  EXPECT_THAT(ends[0].out, HasSubstr(", on 2 ranks as before\n"));
   EXPECT_EQ(ends[1].signal, SIGTERM) << ends[1].err;
   const std::string run = LastRun(job);
   Ranks again(job, 2);

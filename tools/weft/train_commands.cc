@@ -121,7 +121,27 @@ void AddMetrics(const std::string& prefix, const EvalResult& eval,
   }
 }
 
-void PrintTrain(const TrainResult& result, bool json) {
+// What goes on with a run that was stopped, on as many ranks: without logical
+// shards any other number makes other micro-batches.
+std::string HowToGoOn(const TrainOptions& options, const std::string& run) {
+  const std::string resume = absl::StrCat("--resume ", run);
+  if (options.virtual_ranks > 1) {
+    return absl::StrCat("weft train --virtual-ranks ", options.virtual_ranks,
+                        " ", resume);
+  }
+  if (!options.worker.has_value()) return "weft train " + resume;
+  const runtime::WorkerSpec& worker = *options.worker;
+  const bool launched = !worker.run_directory.empty();
+  if (launched && worker.one_host()) {
+    return absl::StrCat("weft run --nproc-per-node ", worker.ranks, " ",
+                        resume);
+  }
+  return absl::StrCat("weft ", launched ? "run " : "train ", resume, ", on ",
+                      worker.ranks, " ranks as before");
+}
+
+void PrintTrain(const TrainOptions& options, const TrainResult& result,
+                bool json) {
   if (json) {
     nlohmann::ordered_json out = {
         {"run_directory", result.run_directory},
@@ -151,9 +171,9 @@ void PrintTrain(const TrainResult& result, bool json) {
                 runtime::ProfileText(*result.profile, kProfileRows).c_str());
   }
   if (result.stopped) {
-    std::printf("stopped at step %llu; go on with: weft train --resume %s\n",
+    std::printf("stopped at step %llu; go on with: %s\n",
                 static_cast<unsigned long long>(result.steps),
-                result.run_directory.c_str());
+                HowToGoOn(options, result.run_directory).c_str());
   } else if (result.eval.samples > 0) {
     std::printf("%s\n", MetricsText(result.eval).c_str());
   } else if (result.new_steps == 0) {
@@ -247,7 +267,7 @@ absl::Status RunTrain(CommandContext* context, const TrainFlags& flags) {
   if (options.worker.has_value() && options.worker->rank != 0) {
     return absl::OkStatus();  // the first has told
   }
-  PrintTrain(*result, flags.json);
+  PrintTrain(options, *result, flags.json);
   return absl::OkStatus();
 }
 
