@@ -188,7 +188,7 @@ TEST(RanksTest, OtherMicroBatchesAreNotGoneOnWith) {
   absl::Status status = Train(options).status();
   EXPECT_TRUE(IsError(status, ErrorCode::kCheckpointForeign)) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("micro_batches 2, the job has 4"));
+              HasSubstr("micro_batches 2, the job has 4 on 4 ranks; "));
   // One rank that does both is as good as two.
   options.virtual_ranks = 1;
   options.sets.push_back("micro_batches=2");

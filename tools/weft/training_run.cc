@@ -402,9 +402,10 @@ absl::Status TrainingRun::Resume() {
     return differs("batch_size", then.batch_size(), now.batch_size());
   }
   if (then.micro_batches() != now.micro_batches()) {
-    return differs(
-        "micro_batches", then.micro_batches(),
-        absl::StrCat(now.micro_batches(), " on ranks ", options_.link.ranks));
+    const uint32_t ranks = options_.link.ranks;
+    return differs("micro_batches", then.micro_batches(),
+                   absl::StrCat(now.micro_batches(), " on ", ranks,
+                                ranks == 1 ? " rank" : " ranks"));
   }
   if (then.data() != now.data()) {
     return differs("training data", then.data(), now.data());
