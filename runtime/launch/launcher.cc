@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/descriptors.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/status_macros.h"
 #include "runtime/launch/attempt.h"
 #include "runtime/launch/process.h"
@@ -189,7 +190,7 @@ class Launcher {
   }
 
   void Say(const std::string& line) const {
-    job_.to_stderr(absl::StrCat("weft: ", line, "\n"));
+    job_.to_stderr(absl::StrCat("weft: ", Printable(line), "\n"));
   }
 
   const LaunchJob& job_;

@@ -197,6 +197,14 @@ TEST_F(LauncherTest, ASignalHasItsName) {
   EXPECT_THAT(err_, HasSubstr("rank 1 failed first: it was killed by SIGSEGV"));
 }
 
+// In its words a file's name may have what a terminal would obey.
+TEST_F(LauncherTest, ATerminalObeysNoRank) {
+  MustLaunch(
+      "printf '{\"code\": \"WEFT-5001\", \"message\": \"no \\\\u001b[2J\"}' > "
+      "$WEFT_ERROR_FILE; exit 6");
+  EXPECT_THAT(err_, HasSubstr("WEFT-5001: no \\x1b[2J\n"));
+}
+
 TEST_F(LauncherTest, WhatARankSaysOfItselfIsShown) {
   const LaunchResult result = MustLaunch(
       "[ $RANK = 1 ] || exec sleep 1000; "

@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 #include "tools/weft/memory_limit.h"
 
@@ -28,20 +27,6 @@ std::string NormalizeFlag(std::string arg) {
 }
 
 namespace {
-
-// Of names in files that are not the user's own: a terminal must not obey them.
-std::string Printable(absl::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c)) && c != '\n' &&
-        c != '\t') {
-      out += absl::CHexEscape(std::string(1, c));
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 // Who reads stdout has seen enough, as head does, and went away.
 bool ReaderLeft() {
