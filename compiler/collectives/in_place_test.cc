@@ -137,7 +137,9 @@ Value Through(Graph* graph, GraphEmitter* emit, Collective c, Value x,
 
 // Sums of sums, of what others read, of parts and of variables, at random: of a
 // micro-batch, of a step, and of a step in each of its micro-batches.
-Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
+// `scale`: of sizes.
+Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches,
+                     int64_t scale) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
   struct Made {
@@ -150,7 +152,8 @@ Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
   // Parts of an even number of lines lie where a peer may write them.
   const TensorType type = {
       DType::kF32,
-      {below(2) == 0 ? 32 * ranks * ranks : ranks * (20 * ranks + below(40))}};
+      {scale * (below(2) == 0 ? 32 * ranks * ranks
+                              : ranks * (20 * ranks + below(40)))}};
   auto x = graph.Add("weft.Variable", absl::StrCat("x", c.rank), {},
                      VariableAttrs(type, VariableInit::Zeros()));
   auto data =
@@ -207,8 +210,9 @@ Graph MakeRandomRank(Collective c, uint32_t seed, int micro_batches) {
 
 TEST(InPlaceGraphsTest, AnyGraphGivesWhatSendingGives) {
   int mapped_channels = 0;
-  for (uint32_t seed = 1; seed <= 30; ++seed) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
+    const int64_t scale = seed <= 24 ? 1 : 1024;
     Collective c;
     c.topology.mapped_bytes = 1;
     const int ranks = 2 + static_cast<int>(seed % 2);
@@ -220,7 +224,7 @@ TEST(InPlaceGraphsTest, AnyGraphGivesWhatSendingGives) {
     const auto graphs = [&] {
       std::vector<Graph> all;
       for (c.rank = 0; c.rank < ranks; ++c.rank) {
-        all.push_back(MakeRandomRank(c, seed, options.micro_batches));
+        all.push_back(MakeRandomRank(c, seed, options.micro_batches, scale));
       }
       return all;
     };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/check/check.h"
 #include "compiler/collectives/mapped_testing.h"
+#include "compiler/memory/registers.h"
 #include "compiler/testing/fake_oracle.h"
 #include "core/base/error.h"
 #include "gmock/gmock.h"
@@ -36,6 +37,53 @@ TEST_P(MappedTest, GivesWhatSendingGives) {
         EXPECT_EQ(Mapped(sent.plans[0]), 0);
         EXPECT_EQ(Mapped(mapped.plans[0]), sent.plans[0].channels_size());
         ExpectSame(mapped.joined, sent.joined, 12);
+      }
+    }
+  }
+}
+
+// Room for two micro-batches at each end of all channels.
+std::vector<Graph> WithTwoCopies(std::vector<Graph> graphs) {
+  for (Graph& graph : graphs) {
+    for (const Node* node : std::as_const(graph).Nodes()) {
+      if (!node->Is(OpId::kSend) && !node->Is(OpId::kRecv)) continue;
+      EXPECT_TRUE(graph.SetAttr(node->id(), "copies", 2).ok());
+    }
+  }
+  return graphs;
+}
+
+// Of what is large there is room for one micro-batch, whose memory others use
+// in between, and nobody waits in a circle.
+TEST_P(MappedTest, LargeValuesHaveRoomForOneMicroBatch) {
+  for (int ranks : {2, 3, 4}) {
+    for (HowOften rate : {HowOften::kMicro, HowOften::kStepInMicro}) {
+      for (int64_t mapped_bytes : {0, 1}) {
+        const Case at = {GetParam(), ranks, rate, int64_t{ranks} * 24 * 1024};
+        for (Algorithm algorithm :
+             AlgorithmsFor(at.kind, CollectiveGroup{ranks, ranks / 2, {}})) {
+          SCOPED_TRACE(absl::StrCat(Name(algorithm), " of ", ranks, ", rate ",
+                                    static_cast<int>(rate), ", mapped ",
+                                    mapped_bytes));
+          const JobPlans one = MustCompile(at, algorithm, mapped_bytes);
+          const JobPlans two = MustCompile(
+              at, WithTwoCopies(MakeGraphs(at, algorithm, mapped_bytes)));
+          ASSERT_FALSE(one.plans.empty());
+          for (const plan::Channel& channel : one.plans[0].channels()) {
+            EXPECT_EQ(channel.copies(), 1u) << channel.name();
+          }
+          uint64_t with_one = 0, with_two = 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            with_one += PlannedBytes(one.plans[rank])[0];
+            with_two += PlannedBytes(two.plans[rank])[0];
+          }
+          EXPECT_LE(with_one, with_two);
+          // A step's value stays where it is, and is read there.
+          if (rate == HowOften::kMicro) {
+            EXPECT_LT(with_one, with_two);
+          }
+          ExpectSame(one.joined, two.joined, 4);
+        }
       }
     }
   }

@@ -55,8 +55,13 @@ int CopiesInAPhase(const Partition& parts, const Buffer& buffer,
   if (GivesOf(producer) == 1 && parts.micro_batches > 1) return 1;
   for (int r : buffer.readers) {
     const Work& reader = parts.works[r];
-    // What is sent once a step has a step's time.
-    if (reader.kind == Work::Kind::kSend && parts.micro_batches == 1) continue;
+    // What is sent once a step has a step's time, and some for micro-batches
+    // has one's.
+    if (reader.kind == Work::Kind::kSend &&
+        (parts.micro_batches == 1 ||
+         parts.channels[reader.channel].copies() == 1)) {
+      continue;
+    }
     if (reader.stream != producer.stream) return std::max(1, wanted);
   }
   return 1;

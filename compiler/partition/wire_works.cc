@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/placement/kernel_desc.h"
+#include "core/base/channel_name.h"
 #include "core/base/error.h"
 
 namespace weft {
@@ -45,9 +46,17 @@ absl::Status WireWorks::CheckLandings(
 
 int WireWorks::ChannelCopies(const Node& node, const TensorType* type,
                              int acts) const {
-  return std::max(
-      static_cast<int>(graph_.View(node).Int("copies")),
-      type == nullptr ? 1 : static_cast<int>(RunsAhead(*type, acts)));
+  const OpView view = graph_.View(node);
+  const bool alone = type == nullptr || HasAMicroBatch(view, *type);
+  return std::max(static_cast<int>(view.Int("copies")),
+                  alone ? 1 : static_cast<int>(RunsAhead(*type, acts)));
+}
+
+bool WireWorks::HasAMicroBatch(const OpView& end,
+                               const TensorType& type) const {
+  constexpr int64_t kLarge = 64 << 10;
+  return out_.phases == 1 && type.num_bytes() > kLarge &&
+         !PartsOf(end.String("channel")).agreed.empty();
 }
 
 int WireWorks::AddChannel(const Node& node, const TensorType* type, int acts) {

@@ -50,6 +50,10 @@ class WireWorks {
     int buffer = -1;
   };
 
+  // What a collective exchanges for each micro-batch, and is large: between two
+  // acts all others are exchanged, too, so that nobody waits for its memory. In
+  // a pipeline other micro-batches come in between.
+  bool HasAMicroBatch(const OpView& end, const TensorType& type) const;
   // One end of a channel.
   int AddChannel(const Node& node, const TensorType* type, int acts);
   // The one that says that what the mapped channel `c` brings has been read.
