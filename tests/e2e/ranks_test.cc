@@ -132,6 +132,22 @@ TEST(RanksTest, ReadingInPlaceChangesNothing) {
   ExpectSameByAllAlgorithms(job, "collectives.mapped_bytes=1", one);
 }
 
+// Sums go over micro-batches first wherever the parts of state lie.
+TEST(RanksTest, PartsOfStateLeaveTheBitsOfOneRank) {
+  TestJob job("parts", Mlp());
+  Sets sets = kSharded;
+  sets.push_back("model.builtin.args.hidden=64,32");
+  const Left one = LeftBy(OnRanks(job, 1, sets));
+  for (const char* zero : {"zero=1", "zero=2", "zero=3"}) {
+    for (int ranks : {2, 4, 8}) {
+      SCOPED_TRACE(absl::StrCat(zero, " on ", ranks));
+      Sets with = sets;
+      with.push_back(zero);
+      EXPECT_TRUE(LeftBy(OnRanks(job, ranks, with)).state == one.state);
+    }
+  }
+}
+
 // Without logical shards the ring is as good as any; twice it gives the same.
 TEST(RanksTest, TheRingRepeatsItself) {
   TestJob job("ring", Mlp());

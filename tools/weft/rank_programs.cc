@@ -142,7 +142,10 @@ void RankPrograms::AddZero(const Graph& train, ShardingSpec* spec) const {
       break;
     }
   }
-  spec->split_gradients = share_.zero >= 2;
+  // Summed over ranks before micro-batches, sums have another order.
+  const bool any_order =
+      job_.logical_shards() == 0 || share_.micro_batches == 1;
+  spec->split_gradients = share_.zero >= 2 && any_order;
 }
 
 // ---- values ----
