@@ -78,6 +78,9 @@ Connection& GrpcDomain::Find(weft_endpoint ep) {
 // ---- Connecting ------------------------------------------------------------
 
 std::string GrpcDomain::Listen() {
+  if (!options_.risk.empty()) {
+    weft_sdk::Host::Log(WEFT_LOG_WARNING, options_.risk);
+  }
   Locked lock(&shared_);
   CheckOpen();
   if (!address_.empty()) return address_;

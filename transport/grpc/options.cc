@@ -76,7 +76,8 @@ std::string ReadPem(const std::string& key, const std::string& path) {
   return text;
 }
 
-void CheckTogether(const Options& o, bool secret, bool insecure) {
+// Returns the risk.
+std::string CheckTogether(const Options& o, bool secret, bool insecure) {
   if (o.ca.empty() != o.key.empty() || o.ca.empty() != o.certificate.empty()) {
     throw Error(WEFT_INVALID,
                 "tls_ca, tls_cert and tls_key: all of them or none");
@@ -86,7 +87,7 @@ void CheckTogether(const Options& o, bool secret, bool insecure) {
                                   " is every address: option advertise says "
                                   "which one peers are told");
   }
-  if (o.loopback() || (o.tls() && secret)) return;
+  if (o.loopback() || (o.tls() && secret)) return "";
   const std::string what =
       "listen=" + o.host +
       " is reached by other machines, and the job has no " +
@@ -94,7 +95,7 @@ void CheckTogether(const Options& o, bool secret, bool insecure) {
   if (!insecure) {
     throw Error(WEFT_INVALID, what + "; option insecure=1 allows it");
   }
-  weft_sdk::Host::Log(WEFT_LOG_WARNING, what + " (insecure=1)");
+  return what + " (insecure=1)";
 }
 
 }  // namespace
@@ -194,7 +195,7 @@ Options Options::Parse(const weft_sdk::DomainConfig& config) {
       throw Error(WEFT_INVALID, "unknown option '" + key + "'");
     }
   }
-  CheckTogether(o, !config.secret.empty(), insecure);
+  o.risk = CheckTogether(o, !config.secret.empty(), insecure);
   return o;
 }
 

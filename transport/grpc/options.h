@@ -29,6 +29,7 @@ struct Options {
   int port = 0;
   std::string advertise;             // empty: `host`
   std::string ca, certificate, key;  // PEM; all or none
+  std::string risk;  // of listening, which `insecure` allows; empty: none
 
   bool tls() const { return !ca.empty(); }
   // Reached from this machine only.

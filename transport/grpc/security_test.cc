@@ -248,7 +248,14 @@ TEST_P(SecurityTest, ListensInPublicOnlyWithBoth) {
           absl::StrContains(status.message(), "insecure=1"))
           << status;
       config.options.push_back({"insecure", "1"});
-      EXPECT_TRUE(transport().Open(config).ok());
+      // A warning is for who listens.
+      testing::internal::CaptureStderr();
+      const std::unique_ptr<Node> node = Open(config);
+      EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+      testing::internal::CaptureStderr();
+      EXPECT_TRUE(node->domain().Listen().ok());
+      EXPECT_TRUE(absl::StrContains(testing::internal::GetCapturedStderr(),
+                                    "0.0.0.0 is reached by other machines"));
     }
   }
   DomainConfig config = Config(1, 2);
