@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,53 @@ INSTANTIATE_TEST_SUITE_P(
       for (char& ch : name) ch = ch == '-' ? '_' : ch;
       return name;
     });
+
+// On no device.
+class DenyingOracle : public FakeOracle {
+ public:
+  explicit DenyingOracle(std::set<OpId> denied) : denied_(std::move(denied)) {}
+
+  MatchAnswer Match(uint32_t device, const plan::Kernel& kernel) override {
+    MatchAnswer answer;
+    answer.supported = denied_.count(static_cast<OpId>(kernel.op())) == 0;
+    return answer;
+  }
+
+ private:
+  const std::set<OpId> denied_;
+};
+
+// What no kernel is there for is taken apart, on a device of which no other one
+// may take it over, too: into copies, where nothing else is left of it.
+TEST(InPlaceGraphsTest, DevicesMayLackTheOps) {
+  CompileOptions options;
+  options.devices = {HostDevice(), PrivateDevice("sim:0")};
+  options.strict = true;
+  for (const char* device : {"cpu:0", "sim:0"}) {
+    options.default_device = device;
+    for (const auto& [kind, algorithm, denied] :
+         std::vector<std::tuple<Kind, Algorithm, std::set<OpId>>>{
+             {Kind::kAllReduce, Algorithm::kThreeStage, {OpId::kReduceToAll}},
+             {Kind::kAllGather, Algorithm::kDirect, {OpId::kCopyToAll}},
+             {Kind::kAllGather,
+              Algorithm::kDirect,
+              {OpId::kCopyToAll, OpId::kEmpty}}}) {
+      SCOPED_TRACE(absl::StrCat(device, " ", Name(kind), " ", denied.size()));
+      Case at = InPlaceCase(3, HowOften::kStep);
+      at.kind = kind;
+      if (kind == Kind::kAllGather) at.elements = 48;
+      DenyingOracle oracle(denied);
+      const auto sent =
+          CompileGraphs(Sent(MakeGraphs(at, algorithm, 1)), options, oracle);
+      ASSERT_TRUE(sent.ok()) << sent.status();
+      const auto mapped =
+          CompileGraphs(MakeGraphs(at, algorithm, 1), options, oracle);
+      ASSERT_TRUE(mapped.ok()) << mapped.status();
+      EXPECT_EQ(Mapped(mapped->plans[0]), 4);
+      ExpectSame(mapped->joined, sent->joined, 12);
+    }
+  }
+}
 
 // A value of `type` through an all-reduce (0), a reduce-scatter with an
 // all-gather after it (1), or an all-gather of which a part is kept (2).

@@ -1,5 +1,6 @@
 #include "compiler/placement/placement.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace {
 using Role = PlacedNode::Role;
 
 constexpr uint32_t kNoDevice = ~uint32_t{0};
+constexpr int kDeepest = 8;  // parts of parts of a decomposition
 
 bool RenamesBytes(const Node& node) {
   switch (node.schema().id) {
@@ -66,7 +68,7 @@ class Placer {
     const OpView view = graph.View(node);
     if (Supports(*target, view)) return true;
     if (*target == 0 || options_.strict) return false;
-    return !DecomposesView(graph, node, {*target}, 8) && AnySupports(view);
+    return !DecomposesView(graph, node, {*target}) && AnySupports(view);
   }
 
  private:
@@ -156,11 +158,29 @@ class Placer {
     }
   }
 
-  // Of nodes that a decomposition made: only kernels read their results.
+  // Of nodes that a decomposition made.
   bool IsNewView(const Node& node) const {
-    if (!RenamesBytes(node)) return false;
-    for (auto [use, position] : out_.graph.Uses(node.output(0))) {
-      if (ReadsRegister(*out_.graph.node(use))) return false;
+    return RenamesBytes(node) && MayReadViews(out_.graph, node);
+  }
+
+  // Whether those who read `node`, views of its operands in place of it, find
+  // registers of the shape that they want.
+  static bool MayReadViews(const Graph& graph, const Node& node) {
+    const auto is_constant = [&graph](Value v) {
+      while (v.valid() && RenamesBytes(*graph.node(v))) {
+        v = graph.node(v)->input(0);
+      }
+      return v.valid() && graph.node(v)->Is(OpId::kConstant);
+    };
+    const bool constant =
+        std::any_of(node.inputs().begin(), node.inputs().end(), is_constant);
+    for (int o = 0; o < node.num_outputs(); ++o) {
+      for (auto [use, position] : graph.Uses(node.output(o))) {
+        const Node& reader = *graph.node(use);
+        if (ReadsRegister(reader) && (constant || reader.Is(OpId::kOutput))) {
+          return false;
+        }
+      }
     }
     return true;
   }
@@ -310,12 +330,12 @@ class Placer {
   // True where every part of the op's decomposition has a kernel on one of
   // `devices`, or decomposes in turn.
   bool Decomposes(const Node& node, absl::Span<const uint32_t> devices) const {
-    return DecomposesView(out_.graph, node, devices, 8);
+    return DecomposesView(out_.graph, node, devices);
   }
 
   bool DecomposesView(const Graph& graph, const Node& node,
-                      absl::Span<const uint32_t> devices, int depth) const {
-    if (!node.schema().decompose || depth == 0) return false;
+                      absl::Span<const uint32_t> devices, int depth = 0) const {
+    if (!node.schema().decompose || depth == kDeepest) return false;
     Graph trial("trial");
     std::vector<Value> inputs;
     for (Value v : node.inputs()) {
@@ -339,7 +359,6 @@ class Placer {
         !AssignsAll(graph, node, devices)) {
       return false;
     }
-    // Something must run: what is left of an Identity would be no kernel.
     int kernels = 0;
     for (const Node* part : std::as_const(trial).Nodes()) {
       if (part->Is(OpId::kInput) || part->Is(OpId::kConstant)) continue;
@@ -347,11 +366,14 @@ class Placer {
       ++kernels;
       bool can = false;
       for (uint32_t d : devices) can = can || Supports(d, trial.View(*part));
-      if (!can && !DecomposesView(trial, *part, devices, depth - 1)) {
+      if (!can && !DecomposesView(trial, *part, devices, depth + 1)) {
         return false;
       }
     }
-    return kernels > 0;
+    if (kernels > 0) return true;
+    // Views alone wait for nobody, and nobody can wait for them.
+    return depth == 0 && node.control_inputs().empty() &&
+           graph.ControlUses(node.id()).empty() && MayReadViews(graph, node);
   }
 
   // The new values of a decomposed update are stored by weft.Assign.

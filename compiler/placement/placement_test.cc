@@ -118,6 +118,40 @@ TEST(PlacementTest, NoKernelNamesOpNodeAndDevices) {
   EXPECT_TRUE(absl::StrContains(strict.status().message(), "strict"));
 }
 
+// A Dropout of a model is its operand.
+TEST(PlacementTest, WhatIsNothingButItsOperandNeedsNoKernel) {
+  FakeOracle oracle;
+  oracle.Allow(1, OpId::kNeg);
+  const auto place = [&](absl::string_view more) {
+    return Place(absl::StrCat(R"(graph "g" {
+      %x = weft.DataSource() {source: "x", dtypes: [1], ranks: [1], dims: [4]}
+      %a = Neg(%x)
+      %b = Dropout(%a) {ratio: 0.5}
+)",
+                              more, "}"),
+                 oracle, 1, /*strict=*/true);
+  };
+  auto placed = place(R"(
+    %c = Neg(%b)
+    %s = weft.Send(%b) {channel: "s", peer: 1}
+    %o = weft.Output(%c) {name: "y"}
+  )");
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_EQ(placed->graph.FindNode("b"), nullptr);
+  const Value operand = placed->graph.FindNode("a")->output(0);
+  for (const char* reader : {"c", "s"}) {
+    const Node* node = placed->graph.FindNode(reader);
+    EXPECT_EQ(placed->Root(node->input(0)), operand) << reader;
+  }
+  // The session reads a register of its own, and edges need an act.
+  for (const char* more : {R"(%o = weft.Output(%b) {name: "y"})",
+                           R"(%c = Neg(%a) control(%b)
+                              %o = weft.Output(%c) {name: "y"})"}) {
+    const auto refused = place(more).status();
+    EXPECT_TRUE(IsError(refused, ErrorCode::kNoKernel)) << refused;
+  }
+}
+
 TEST(PlacementTest, UpdatesFollowTheirState) {
   FakeOracle oracle;
   oracle.AllowAll(1);
