@@ -29,6 +29,25 @@ uint64_t SendBound(const plan::PlanView& view) {
   return bound;
 }
 
+// By actor: what reads data, and makes of it what other streams read, which is
+// all that is where the sources are.
+std::vector<bool> ReadersOfData(const plan::Plan& plan, uint32_t first_index,
+                                const actor::ActorTable& table) {
+  std::vector<bool> streams(static_cast<size_t>(plan.streams_size()));
+  for (const plan::Task& task : plan.tasks()) {
+    const bool source = task.kind() == plan::Task::SOURCE;
+    if (source && !plan.streams(static_cast<int>(task.stream())).ordered()) {
+      streams[task.stream()] = true;
+    }
+  }
+  std::vector<bool> actors;
+  for (uint32_t i = 0; i < table.size(); ++i) {
+    const uint32_t task = table.id(i).index() - first_index;
+    actors.push_back(streams[plan.tasks(static_cast<int>(task)).stream()]);
+  }
+  return actors;
+}
+
 }  // namespace
 
 Worker::Worker(const Config& config, actor::ActorTable table)
@@ -38,7 +57,9 @@ Worker::Worker(const Config& config, actor::ActorTable table)
       table_(std::move(table)),
       local_(table_.queue_bound() + kControlMessages),
       effects_(table_.effects_size(), &local_),
-      slow_(table_.size()) {
+      slow_(table_.size()),
+      reads_data_(
+          ReadersOfData(config.view->proto(), config.first_index, table_)) {
   put_off_.reserve(table_.size());
   if (config_.channels != nullptr) {
     config_.channels->Attach(config_.number, &table_, &local_);
@@ -88,9 +109,7 @@ void Worker::Run() {
   while (true) {
     while (!local_.empty()) Deliver(local_.Pop());
     if (ABSL_PREDICT_FALSE(!put_off_.empty())) {
-      const uint32_t next = put_off_.front();
-      put_off_.erase(put_off_.begin());
-      Try(next);
+      Try(TakePutOff());
       continue;
     }
     if (Poll()) {
@@ -135,7 +154,14 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Worker::Try(uint32_t i) {
 }
 
 bool Worker::GoesAhead(uint32_t i) {
-  if (local_.empty()) {
+  const auto is_awaited = [this](uint32_t actor) {
+    return !reads_data_[actor];
+  };
+  const bool others =
+      !local_.empty() ||
+      (reads_data_[i] &&
+       (std::any_of(put_off_.begin(), put_off_.end(), is_awaited) || Poll()));
+  if (!others) {
     FlushWire();
     return leaving_ != Leaving::kAbort;
   }
@@ -143,6 +169,15 @@ bool Worker::GoesAhead(uint32_t i) {
     put_off_.push_back(i);
   }
   return false;
+}
+
+uint32_t Worker::TakePutOff() {
+  auto next = std::find_if(put_off_.begin(), put_off_.end(),
+                           [this](uint32_t i) { return !reads_data_[i]; });
+  if (next == put_off_.end()) next = put_off_.begin();
+  const uint32_t actor = *next;
+  put_off_.erase(next);
+  return actor;
 }
 
 // Returns the actor to try next.

@@ -14,9 +14,11 @@
 // worker polls: after 64 acts, and after one that gave a device something to
 // do; where there is a wire, only when some microsecond has passed. There, too,
 // an actor whose last act took long lets all others go first that can act, and
-// what they have for other ranks is sent before. With nothing to do the worker
-// spins a little, or where there are more threads than cores lets others run,
-// then sleeps on its futex word.
+// what they have for other ranks is sent before. One that reads data ahead lets
+// these go first, too, and what has come in: it has the time in which the
+// worker would wait for other ranks. With nothing to do the worker spins a
+// little, or where there are more threads than cores lets others run, then
+// sleeps on its futex word.
 //
 //   Worker worker(config);
 //   worker.Begin(/*first_step=*/0);
@@ -164,6 +166,7 @@ class Worker {
   static constexpr uint32_t kPollEvery = 64;    // acts
   static constexpr uint64_t kPollTicks = 2048;  // of CpuTicks
   static constexpr uint64_t kSlowTicks = 16 * kPollTicks;
+  static constexpr uint64_t kSlowDataTicks = 2 * kPollTicks;
   // Times to let other threads run before sleeping, where nobody spins.
   static constexpr uint32_t kYields = 64;
   static constexpr uint64_t kIdleSleepNs = 10'000'000'000;
@@ -174,6 +177,8 @@ class Worker {
   void Try(uint32_t actor);
   // Before an act that will take long: false puts it off.
   bool GoesAhead(uint32_t actor);
+  // The next of those that were put off: one that reads data comes last.
+  uint32_t TakePutOff();
   uint32_t ActOnce(uint32_t actor);
   bool Execute(uint32_t actor, const TaskRecord& record);
   absl::Status RunObserved(const TaskRecord& record, uint64_t step);
@@ -194,7 +199,7 @@ class Worker {
   bool PollIsDue(uint32_t actor) {
     if (config_.wire == nullptr) return true;
     const uint64_t ticks = CpuTicks() - polled_ticks_;
-    slow_[actor] = ticks >= kSlowTicks;
+    slow_[actor] = ticks >= (reads_data_[actor] ? kSlowDataTicks : kSlowTicks);
     return ticks >= kPollTicks;
   }
   bool PollWire();
@@ -235,6 +240,7 @@ class Worker {
   actor::MessageQueue local_;
   actor::Effects effects_;
   std::vector<uint8_t> slow_;      // by actor: its last act took long
+  std::vector<bool> reads_data_;   // by actor
   std::vector<uint32_t> put_off_;  // until the queue is empty
   std::vector<uint16_t> worker_of_stream_;
   std::vector<AsyncStream*> async_of_stream_;  // by the plan's; null: inline

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/collectives/collective.h"
 #include "compiler/compile.h"
 #include "core/base/clock.h"
@@ -53,6 +54,7 @@ class Numbers : public runtime::SourceReader {
   explicit Numbers(int rank) : rank_(rank) {}
   absl::Status Fill(uint64_t step, uint32_t,
                     absl::Span<const runtime::HostTensor> out) override {
+    if (on_fill) on_fill(step);
     const auto fill = [&](auto* values, size_t bytes) {
       for (size_t i = 0; i < bytes / sizeof(*values); ++i) {
         values[i] = rank_ + static_cast<int>(step);
@@ -66,6 +68,7 @@ class Numbers : public runtime::SourceReader {
     }
     return absl::OkStatus();
   }
+  std::function<void(uint64_t step)> on_fill;
 
  private:
   const int rank_;
@@ -164,10 +167,11 @@ Graph LonelyGraph() {
 class Rank {
  public:
   Rank(int rank, const Graph& graph, runtime::Rendezvous* meeting,
-       const runtime::WireTransport& transport)
+       const runtime::WireTransport& transport, uint32_t max_workers)
       : device_(Device::Open(Loaded("cpu", "devices/cpu"), 0).value()),
         numbers_(rank) {
     runtime::SessionOptions options;
+    options.max_workers = max_workers;
     options.wire.emplace();
     options.wire->transports = {transport};
     options.wire->rendezvous = meeting;
@@ -210,6 +214,10 @@ class Rank {
   void set_on_step(std::function<absl::Status(uint64_t step)> on_step) {
     keeper_.on_step = std::move(on_step);
   }
+  // Called by the worker that reads data, before it does.
+  void set_on_fill(std::function<void(uint64_t step)> on_fill) {
+    numbers_.on_fill = std::move(on_fill);
+  }
   // Channels that bring back what was changed where it lies.
   int in_place() const { return in_place_; }
 
@@ -234,10 +242,12 @@ runtime::WireTransport By(const std::string& name) {
 
 template <typename GraphOf>
 Ranks Load(runtime::Rendezvous* meeting, const GraphOf& graph_of,
-           const runtime::WireTransport& transport = By("loopback")) {
+           const runtime::WireTransport& transport = By("loopback"),
+           uint32_t max_workers = 0) {
   Ranks ranks;
   for (int r = 0; r < kRanks; ++r) {
-    ranks.push_back(std::make_unique<Rank>(r, graph_of(r), meeting, transport));
+    ranks.push_back(std::make_unique<Rank>(r, graph_of(r), meeting, transport,
+                                           max_workers));
   }
   return ranks;
 }
@@ -304,6 +314,13 @@ TEST(CollectiveSessionsTest, RanksSumInPlace) {
   }
 }
 
+// Takes a millisecond, which is long.
+void TakeLong() {
+  const int64_t begin_ns = RealClock().MonotonicNs();
+  while (RealClock().MonotonicNs() - begin_ns < 1'000'000) {
+  }
+}
+
 // Rank 0 keeps a value, and does so for as long as rank 1 lacks it: the SEND of
 // it comes first.
 TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
@@ -320,9 +337,7 @@ TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
     return absl::OkStatus();
   });
   ranks[0]->set_on_step([&](uint64_t step) -> absl::Status {
-    const int64_t begin_ns = RealClock().MonotonicNs();
-    while (RealClock().MonotonicNs() - begin_ns < 1'000'000) {
-    }
+    TakeLong();
     if (step == 0) return absl::OkStatus();  // now it is known to take long
     MutexLock lock(&mutex);
     const std::chrono::nanoseconds patience(kPatientNs);
@@ -341,6 +356,36 @@ TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
   }
 }
 
+// With one worker: a step is kept before data of the next one is read.
+TEST(CollectiveSessionsTest, WhatReadsDataComesLast) {
+  runtime::LocalRendezvous meeting(kRanks, kPatientNs);
+  const Ranks ranks =
+      Load(&meeting, SendingGraph, By("loopback"), /*max_workers=*/1);
+  std::vector<std::string> order;  // rank 0's only worker alone writes
+  ranks[0]->set_on_fill([&](uint64_t step) {
+    order.push_back(absl::StrCat("read ", step));
+    TakeLong();
+  });
+  ranks[0]->set_on_step([&](uint64_t step) {
+    order.push_back(absl::StrCat("keep ", step));
+    TakeLong();
+    return absl::OkStatus();
+  });
+  constexpr uint64_t kSteps = 6;
+  for (const absl::Status& status : RunAll(ranks, kSteps)) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  // Of the first ones nobody knows yet how long they take.
+  std::vector<std::string> want;
+  for (uint64_t step = 2; step < kSteps; ++step) {
+    want.push_back(absl::StrCat("read ", step));
+    want.push_back(absl::StrCat("keep ", step));
+  }
+  ASSERT_EQ(order.size(), 2 * kSteps);
+  EXPECT_THAT(std::vector<std::string>(order.begin() + 4, order.end()),
+              testing::ElementsAreArray(want));
+}
+
 struct Case {
   const char* name;
   Change change;
@@ -354,9 +399,7 @@ TEST(CollectiveSessionsTest, AnActThatWasPutOffMayFail) {
   const Ranks ranks = Load(&meeting, SendingGraph);
   int failures = 0;  // rank 0's worker alone counts
   ranks[0]->set_on_step([&](uint64_t step) -> absl::Status {
-    const int64_t begin_ns = RealClock().MonotonicNs();
-    while (RealClock().MonotonicNs() - begin_ns < 1'000'000) {
-    }
+    TakeLong();
     if (step < 3) return absl::OkStatus();
     ++failures;
     return MakeError(ErrorCode::kWriteFailed, "no room");
