@@ -112,6 +112,12 @@ class ActorTable {
   // nothing. Afterwards every actor of leased() may be able to act.
   void SetLease(uint64_t period);
 
+  // Leases that reach no more than so many periods beyond those finished need
+  // no more memory from now on.
+  void Reserve(uint64_t periods) {
+    ReservePeriods(periods_finished_ + periods);
+  }
+
   // From now on nothing can act. True at the first call.
   bool Abort();
 

@@ -37,6 +37,7 @@ Control::Control(Program* program,
       word_(*word),
       options_(options),
       stop_(stop),
+      pace_(options.periods_in_flight, kMaxPeriodsInFlight),
       finished_(program->workers().size(), 0),
       left_(program->workers().size(), false),
       no_memory_(MakeError(
@@ -81,6 +82,7 @@ absl::StatusOr<uint64_t> Control::RunToEnd(uint64_t first_step,
   lease_ = first_;
   progress_ns_ = NowNs();
   next_report_ns_ = progress_ns_ + options_.stall_report_ns;
+  pace_.Begin(first_, progress_ns_);
   for (size_t w = 0; w < finished_.size(); ++w) {
     Worker& worker = *program_.workers()[w];
     finished_[w] = worker.has_actors() ? first_ : ~uint64_t{0};
@@ -152,7 +154,8 @@ void Control::ExtendLease() {
   const uint64_t slowest = SlowestFinished();
   stop_seen_ = stop_ != nullptr && stop_->load();
   if (!stop_seen_) {
-    uint64_t lease = std::min(end_, slowest + options_.periods_in_flight + 1);
+    const uint64_t lease =
+        std::min(end_, slowest + pace_.Ahead(slowest, NowNs()) + 1);
     if (lease > lease_) {
       lease_ = lease;
       bool any = false;

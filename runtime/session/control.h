@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/actor/message.h"
+#include "runtime/session/pace.h"
 #include "runtime/session/program.h"
 #include "runtime/session/session.h"
 #include "runtime/session/worker_thread.h"
@@ -72,6 +73,7 @@ class Control {
   uint64_t first_ = 0;  // period
   uint64_t end_ = 0;    // below which periods are wanted
   uint64_t lease_ = 0;
+  Pace pace_;
   std::vector<uint64_t> finished_;  // by worker; ~0 without actors
   size_t started_ = 0;              // workers
   std::vector<bool> left_;

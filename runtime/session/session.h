@@ -59,8 +59,9 @@ class ProfileLog;
 class TraceLog;
 
 struct SessionOptions {
-  // Periods (steps) that may be under way besides the slowest one; at most
-  // kMaxPeriodsInFlight of runtime/worker/worker.h.
+  // Periods (steps) that may be under way besides the slowest one, where not
+  // more of them are short (pace.h); at most kMaxPeriodsInFlight of
+  // runtime/worker/worker.h.
   uint32_t periods_in_flight = 2;
   // How long an idle worker spins before it sleeps, nanoseconds. kAutoSpin: as
   // runtime/session/spin.h finds it, by worker, from the process's cores.

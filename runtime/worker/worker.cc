@@ -61,6 +61,7 @@ Worker::Worker(const Config& config, actor::ActorTable table)
       reads_data_(
           ReadersOfData(config.view->proto(), config.first_index, table_)) {
   put_off_.reserve(table_.size());
+  table_.Reserve(kMaxPeriodsInFlight + 1);
   if (config_.channels != nullptr) {
     config_.channels->Attach(config_.number, &table_, &local_);
   }
