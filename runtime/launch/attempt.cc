@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "runtime/launch/report.h"
 
 namespace weft::launch {
 namespace {
@@ -56,11 +57,21 @@ class Loop {
     AttemptEnd result;
     for (Running& rank : ranks_) result.ranks.push_back(rank.end);
     result.stop_signal = stop_signal_;
-    result.failed = failed_;
+    result.failed = failed_ && !OnlyStopped();
     return result;
   }
 
  private:
+  // A rank that died of the signal, before it could stop with the others, took
+  // them along.
+  bool OnlyStopped() const {
+    return died_of_signal_ &&
+           std::all_of(ranks_.begin(), ranks_.end(), [](const Running& rank) {
+             const RankEnd& end = rank.end;
+             return end.end.ok() || end.asked || LostAPeer(end.end);
+           });
+  }
+
   absl::Status Start(const RankStart& start) {
     Running rank;
     rank.start = &start;
@@ -123,8 +134,10 @@ class Loop {
     rank->child.reset();
     --alive_;
     const ChildEnd& end = rank->end.end;
-    rank->end.asked = (asked_ && (end.signal != 0 || end.ended_by(SIGTERM))) ||
-                      (stop_signal_ != 0 && end.ended_by(stop_signal_));
+    const bool stopped = stop_signal_ != 0 && end.ended_by(stop_signal_);
+    rank->end.asked =
+        stopped || (asked_ && (end.signal != 0 || end.ended_by(SIGTERM)));
+    died_of_signal_ = died_of_signal_ || (stopped && !asked_);
     if (!end.ok() && !rank->end.asked) OnFailure(rank->end);
   }
 
@@ -221,8 +234,9 @@ class Loop {
   bool interrupted_ = false;
   bool terminated_ = false;
   bool failed_ = false;
-  bool asked_ = false;      // by us, other than by a signal that came
-  bool kill_next_ = false;  // at the next deadline
+  bool died_of_signal_ = false;  // a rank, of the one that asks all to stop
+  bool asked_ = false;           // by us, other than by a signal that came
+  bool kill_next_ = false;       // at the next deadline
   int64_t next_ns_ = kNever;
 };
 

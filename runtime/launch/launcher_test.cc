@@ -365,6 +365,18 @@ TEST_F(LauncherTest, TheCodeOfTheSignalIsTheSignal) {
   EXPECT_EQ(err_, "");
 }
 
+// One that has not begun dies of the signal at once; another that has loses it.
+TEST_F(LauncherTest, WhoLosesARankToTheSignalIsStopped) {
+  grace_ns_ = job_.told_ns = kVeryLong;
+  const LaunchResult result = MustLaunch(
+      "if [ $RANK = 1 ]; then trap 'exit 138' TERM; echo ready > $DIR/a; "
+      "else read x < $DIR/a; kill -TERM $PPID; fi; sleep 1000 & wait");
+  EXPECT_EQ(result.stop_signal, SIGTERM);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(err_, "");
+  EXPECT_EQ(MustLaunch(StopScript("TERM", "TERM", "exit 138")).exit_code, 138);
+}
+
 TEST_F(LauncherTest, AFailureWhileStoppingIsAFailure) {
   grace_ns_ = kVeryLong;
   const LaunchResult result = MustLaunch(StopScript("TERM", "TERM", "exit 6"));

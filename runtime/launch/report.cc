@@ -24,7 +24,7 @@ int ExitCodeOfLostPeer() {
 // Those who only lost somebody come last, then who was asked to end.
 std::pair<int, uint64_t> Suspicion(const RankEnd& end) {
   int kind = 0;
-  if (end.end.exit_code == ExitCodeOfLostPeer()) kind = 1;
+  if (LostAPeer(end.end)) kind = 1;
   if (end.asked) kind = 2;
   if (end.end.ok()) kind = 3;
   return {kind, end.order};
@@ -106,7 +106,7 @@ std::optional<Told> ReadError(Os& os, const std::string& directory,
 bool HeardThatItWould(Os& os, const std::string& error_directory,
                       const std::vector<RankEnd>& ends) {
   for (const RankEnd& end : ends) {
-    if (end.end.exit_code != ExitCodeOfLostPeer()) continue;
+    if (!LostAPeer(end.end)) continue;
     const std::optional<Told> heard = ReadError(os, error_directory, end.rank);
     if (heard.has_value() && WouldComeAgain(heard->cause)) return true;
   }
@@ -117,6 +117,10 @@ bool HeardThatItWould(Os& os, const std::string& error_directory,
 
 std::string ErrorFile(const std::string& directory, uint32_t rank) {
   return JoinPath(directory, absl::StrFormat("rank_%05d.json", rank));
+}
+
+bool LostAPeer(const ChildEnd& end) {
+  return end.exit_code == ExitCodeOfLostPeer();
 }
 
 std::string HowItEnded(const ChildEnd& end) {
@@ -135,7 +139,7 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
       });
   FirstCause cause;
   cause.rank = told.has_value() ? told->rank : first->rank;
-  if (!told.has_value() && first->end.exit_code == ExitCodeOfLostPeer()) {
+  if (!told.has_value() && LostAPeer(first->end)) {
     cause.part = FirstCause::Part::kEnded;
   } else if (told.has_value() && !told->came) {
     cause.part = FirstCause::Part::kAbsent;

@@ -58,6 +58,9 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
 
 std::vector<std::string> ReportLines(const FirstCause& cause);
 
+// It ended only because another one did.
+bool LostAPeer(const ChildEnd& end);
+
 // "ended with exit code 7", "was killed by SIGSEGV".
 std::string HowItEnded(const ChildEnd& end);
 
