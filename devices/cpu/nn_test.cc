@@ -129,6 +129,7 @@ TEST(Gemm, FewRows) {
   expect(48, 272, 300);
   expect(128, 256, 520);  // in blocks
   expect(64, 784, 512);
+  expect(80, 256, 300);  // few terms for so many rows
   for (int64_t more : {-1, 1}) {
     expect(16 + more, 256, 256);
     expect(16, 256 + more, 256);

@@ -12,15 +12,16 @@ namespace {
 constexpr int64_t kTile = 16;
 // Up to so many rows, from so many columns and terms on it is faster: of 512
 // columns and terms by 1.03x (128 rows), 1.15x (64) and 1.3x (16). With other
-// numbers of rows oneDNN's inner loops are not full, and with more it matters
-// less what is copied.
+// numbers of rows oneDNN's inner loops are not full; with more of them it
+// matters less what is copied, and with few terms to transpose y takes as long.
 constexpr int64_t kMostRows = 128;
 constexpr int64_t kLeastColumns = 256;
 constexpr int64_t kLeastTerms = 256;
 
 bool IsWorthIt(int64_t m, int64_t n, int64_t k) {
-  return m >= kTile && m <= kMostRows && m % kTile == 0 && 2 * m <= n &&
-         n >= kLeastColumns && n % kTile == 0 && k >= kLeastTerms;
+  return m >= kTile && m <= kMostRows && m % kTile == 0 && n % kTile == 0 &&
+         n >= std::max(kLeastColumns, 2 * m) &&
+         k >= std::max(kLeastTerms, 4 * m);
 }
 
 // y, whose rows are n apart, = turned' + bias, then the activation. Bias is
