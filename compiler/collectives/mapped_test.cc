@@ -11,6 +11,9 @@
 #include "compiler/memory/registers.h"
 #include "compiler/testing/fake_oracle.h"
 #include "core/base/error.h"
+#include "core/ops/expr.h"
+#include "core/ops/system_attrs.h"
+#include "core/plan/print.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -99,6 +102,71 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MappedTest,
                            for (char& ch : name) ch = ch == '-' ? '_' : ch;
                            return name;
                          });
+
+// `values` values, one made of another, of each of which a rank gets the sum of
+// a part.
+Graph MakeSums(Collective c, const TensorType& type, int values) {
+  Graph graph(absl::StrCat("rank", c.rank));
+  auto x = graph.Add("weft.DataSource", "x", {},
+                     DataSourceAttrs(absl::StrCat("x", c.rank), {type}), 1);
+  EXPECT_TRUE(x.ok()) << x.status();
+  GraphEmitter emit(&graph, "t", "test");
+  Expr y = Expr(emit, (*x)->output(0));
+  for (int i = 0; i < values; ++i) {
+    y = y * 2.0;
+    c.name = absl::StrCat("sum", i);
+    auto part = AddCollective(&graph, c, y, type);
+    EXPECT_TRUE(part.ok()) << part.status();
+    const Value all = emit.Emit1("ReduceSum", {*part}, {{"keepdims", 0}});
+    emit.Emit("weft.Output", {all},
+              {{"name", absl::StrCat("y", c.rank, ".", i)}}, 0);
+  }
+  EXPECT_TRUE(emit.status().ok()) << emit.status();
+  return graph;
+}
+
+uint64_t SharedBytes(const plan::Plan& plan) {
+  uint64_t bytes = 0;
+  for (const plan::Arena& arena : plan.arenas()) {
+    if (arena.kind() == plan::Arena::SHARED) bytes += arena.bytes();
+  }
+  return bytes;
+}
+
+// What peers have read makes room for what they read later.
+TEST(MappedPlanTest, ValuesTakeSharedMemoryInTurn) {
+  Collective c;
+  c.kind = Kind::kReduceScatter;
+  c.algorithm = Algorithm::kDirect;
+  c.topology.mapped_bytes = 1;
+  c.ranks = {0};
+  for (int ranks : {2, 3}) {
+    c.ranks.push_back(ranks - 1);
+    const TensorType type = {DType::kF32, {int64_t{ranks} * 16 * 1024}};
+    for (int values : {8, 32}) {
+      for (HowOften rate : {HowOften::kStep, HowOften::kMicro}) {
+        SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", values, " values, rate ",
+                                  static_cast<int>(rate)));
+        const Case at = {c.kind, ranks, rate};
+        c.rate = rate == HowOften::kStep ? "step" : "micro";
+        const auto graphs = [&] {
+          std::vector<Graph> all;
+          for (c.rank = 0; c.rank < ranks; ++c.rank) {
+            all.push_back(MakeSums(c, type, values));
+          }
+          return all;
+        };
+        const JobPlans mapped = MustCompile(at, graphs());
+        ASSERT_FALSE(mapped.plans.empty());
+        // Those on their way, and the last, after which no chain waits.
+        EXPECT_LE(SharedBytes(mapped.plans[0]), 6 * type.num_bytes());
+        EXPECT_THAT(plan::PrintPlan(mapped.plans[0]),
+                    testing::HasSubstr("order: uses memory again, after '"));
+        ExpectSame(mapped.joined, MustCompile(at, Sent(graphs())).joined, 4);
+      }
+    }
+  }
+}
 
 // Two ranks, all-reduce, direct: rank 0's plan.
 plan::Plan PlanOfSum() {

@@ -68,6 +68,11 @@ class Emitter {
                  absl::StrCat("order: posted when it is soon needed, after '",
                               d_.parts.works[before].name, "'"));
     }
+    for (auto [read, chain] : d_.schedule.releases) {
+      AddControl(read, chain,
+                 absl::StrCat("order: uses memory again, after '",
+                              d_.parts.works[read].name, "'"));
+    }
     for (size_t t = 0; t < d_.schedule.tasks.size(); ++t) EmitOps(&d_, t);
     LinkAliases();
     CountAcks();

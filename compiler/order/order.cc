@@ -86,6 +86,7 @@ class Orderer {
       for (int w : units_[u].works) unit_of_[w] = static_cast<int>(u);
     }
     ScheduleReceives();
+    ScheduleReleases();
     std::vector<bool> shared;
     for (const Unit& unit : units_) {
       shared.push_back(parts_.works[unit.works[0]].kind == Kind::kShared);
@@ -165,10 +166,82 @@ class Orderer {
         if (after >= 0 && HoldsSharedMemory(first)) {
           out_.receives.push_back({after, unit.works[0]});
         }
-      } else if (parts_.streams[unit.stream].ordered && !IsPhase(first)) {
+      } else if (IsChain(unit)) {
         before_last = last;
         last = unit.works.back();
       }
+    }
+  }
+
+  // A chain, or what else acts in the order of its stream.
+  bool IsChain(const Unit& unit) const {
+    return parts_.streams[unit.stream].ordered &&
+           !IsPhase(parts_.works[unit.works[0]]);
+  }
+
+  // Whether memory that peers read is worth waiting for: of one copy, large,
+  // and a kernel's.
+  bool IsWorthARelease(const Work& work) const {
+    if (work.kind != Kind::kRecv || !work.results.empty()) return false;
+    int b = work.paced_by.empty() ? -1 : work.paced_by[0];
+    while (b >= 0 && parts_.buffers[b].in >= 0) b = parts_.buffers[b].in;
+    if (b < 0) return false;
+    const Buffer& buffer = parts_.buffers[b];
+    return buffer.where == Buffer::Where::kShared && out_.copies[b] == 1 &&
+           buffer.type.num_bytes() >= kLargeValue &&
+           parts_.works[buffer.producer].kind == Kind::kCompute;
+  }
+
+  // Of which step of a collective the channel of `end` is one
+  // (CollectiveEmission): its name up to there. Empty: of none.
+  absl::string_view StepOf(const Work& end) const {
+    const absl::string_view name = parts_.channels[end.channel].name();
+    if (PartsOf(name).agreed.empty()) return "";
+    return name.substr(0, name.find('.', name.rfind('/')));
+  }
+
+  // By step, the last chain here that reads what comes in it.
+  std::map<absl::string_view, int> LastReaders() const {
+    std::map<absl::string_view, int> last;
+    for (const Work& work : parts_.works) {
+      if (work.kind != Kind::kRecv || work.results.empty()) continue;
+      for (int reader : parts_.buffers[work.results[0]].readers) {
+        const int unit = unit_of_[reader];
+        if (!IsChain(units_[unit])) continue;
+        int& of_it = last.try_emplace(StepOf(work), unit).first->second;
+        of_it = std::max(of_it, unit);
+      }
+    }
+    last.erase("");
+    return last;
+  }
+
+  // Of those that act on the stream of `unit`; -1: there is none.
+  int NextChainButOne(int unit) const {
+    int passed = 0;
+    for (size_t u = unit + 1; u < units_.size(); ++u) {
+      const Kind kind = parts_.works[units_[u].works[0]].kind;
+      if (units_[u].stream != units_[unit].stream || !IsChain(units_[u]) ||
+          kind == Kind::kSink) {
+        continue;
+      }
+      if (++passed == 2) return static_cast<int>(u);
+    }
+    return -1;
+  }
+
+  void ScheduleReleases() {
+    if (parts_.phases > 1) return;
+    const std::map<absl::string_view, int> last = LastReaders();
+    for (size_t w = 0; w < parts_.works.size(); ++w) {
+      const Work& work = parts_.works[w];
+      if (!IsWorthARelease(work)) continue;
+      const auto read = last.find(StepOf(work));
+      // What is made later is no partner of what was read.
+      if (read == last.end() || read->second < unit_of_[w]) continue;
+      const int next = NextChainButOne(read->second);
+      if (next < 0 || units_[next].acts != work.acts) continue;
+      out_.releases.push_back({static_cast<int>(w), units_[next].works[0]});
     }
   }
 
@@ -202,6 +275,9 @@ class Orderer {
     }
     for (auto [before, post] : out_.receives) {
       add(unit_of_[before], unit_of_[post], 1);
+    }
+    for (auto [read, chain] : out_.releases) {
+      add(unit_of_[read], unit_of_[chain], 1);
     }
     std::vector<UnitEdge> edges;
     for (const auto& [pair, n] : copies) {

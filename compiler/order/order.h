@@ -37,6 +37,14 @@
 //   for a SEND that comes after the micro-batches does so, too.
 // So these edges block nothing.
 //
+// Releases. What peers read where it lies takes memory until they have. Where
+// it is large and goes out in a step of a collective in which this rank gets
+// something, too, the next chain but one after the last here that reads what it
+// gets waits for that: peers, which do the same in the same order, have read
+// theirs by then or are about to. So memory of one chain's values serves those
+// of later ones, and a wait is always for something that comes earlier in the
+// order of all.
+//
 // Threading: free functions, thread-safe; Schedule is a value.
 #ifndef WEFT_COMPILER_ORDER_ORDER_H_
 #define WEFT_COMPILER_ORDER_ORDER_H_
@@ -81,6 +89,9 @@ struct Schedule {
   std::map<std::pair<int, int>, int> control_copies;
   // Works, and the POST that follows each by a control edge of its own.
   std::vector<std::pair<int, int>> receives;
+  // RECVs that say that peers have read a value, and the first work of the
+  // chain that follows each in the same way.
+  std::vector<std::pair<int, int>> releases;
   // By stream: the acts of a period as task indices; empty if not ordered.
   std::vector<std::vector<uint32_t>> orders;
 };

@@ -147,6 +147,10 @@ struct Partition {
 // `acts` times and gives once.
 int GivesOf(const Work& work);
 
+// From so many bytes on the memory of what ranks exchange counts for more than
+// a moment's wait for it.
+constexpr int64_t kLargeValue = 32 << 10;
+
 // How many acts of a value may be under way between two threads, of this rank
 // or of two. Micro-batches follow each other closely: the next comes while the
 // last is still read, and what is small may be some more ahead, so that neither

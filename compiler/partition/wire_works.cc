@@ -54,8 +54,7 @@ int WireWorks::ChannelCopies(const Node& node, const TensorType* type,
 
 bool WireWorks::HasAMicroBatch(const OpView& end,
                                const TensorType& type) const {
-  constexpr int64_t kLarge = 64 << 10;
-  return out_.phases == 1 && type.num_bytes() > kLarge &&
+  return out_.phases == 1 && type.num_bytes() >= kLargeValue &&
          !PartsOf(end.String("channel")).agreed.empty();
 }
 
