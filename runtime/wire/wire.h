@@ -118,12 +118,13 @@ class ProgramWire {
   // it now.
   bool Hold(uint32_t channel, absl::Span<const actor::Message> messages);
 
-  // Sends that held messages back, and of these whether all before the n-th
-  // have let them go.
   // Where the ranks run whose values RECVs lack, and nothing else: kThisCore
-  // where one of them does, kAnotherCore where all do. After Attach.
+  // where one of them does, kAnotherCore where all do. After Attach, by the
+  // worker that attached.
   Whereabouts Awaited() const;
 
+  // Sends that held messages back, and of these whether all before the n-th
+  // have let them go.
   uint64_t holds() const { return holds_; }
   bool Released(uint64_t n) const {
     return outstanding_.empty() || *outstanding_.begin() >= n;
