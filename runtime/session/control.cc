@@ -228,7 +228,11 @@ void Control::WaitForMessages() {
   if (reports_until_ns_ != 0) until = std::min(until, reports_until_ns_);
   if (!aborting_) {
     until = std::min(until, next_report_ns_);
-    if (unattended_) until = std::min(until, attend_ns_);
+    if (options_.attend != nullptr) {
+      // Periods finish, and nobody tells before the lease is nearly used up.
+      const uint64_t look_ns = now + SessionOptions::kAttendNs;
+      until = std::min(until, unattended_ ? attend_ns_ : look_ns);
+    }
     if (options_.stall_abort_ns != 0) {
       until = std::min(until, progress_ns_ + options_.stall_abort_ns);
     }

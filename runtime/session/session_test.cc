@@ -214,6 +214,28 @@ TEST(SessionTest, TheCallerAttendsToAllThatWasDone) {
                       ErrorCode::kWriteFailed));
 }
 
+// Though nobody tells of periods while there is enough left of the lease. If
+// each of these waited for more than kAttendNs, this would take minutes.
+TEST(SessionTest, TheCallerAttendsInTheMiddleOfALease) {
+  constexpr uint64_t kEvery = 20, kTimes = 64;
+  std::atomic<uint64_t> seen{0}, done{0};
+  SessionOptions options;
+  options.periods_in_flight = 5 * kEvery;
+  options.attend = [&] {
+    seen = done.load();
+    return absl::OkStatus();
+  };
+  Fixture f({}, false, options);
+  f.rows.on_row = [&] {
+    while (done % kEvery == 0 && seen != done) std::this_thread::yield();
+    ++done;
+  };
+  f.Load(Shape());
+  f.Run("init", 0, 1);
+  f.Run("train", 0, kEvery * kTimes);
+  EXPECT_EQ(seen, kEvery * kTimes);
+}
+
 // A rank of several may have no part in a program. If each of its periods
 // waited for something, this would take minutes.
 TEST(SessionTest, AProgramWithoutTasksIsDoneAtOnce) {
