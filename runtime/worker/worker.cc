@@ -431,8 +431,8 @@ bool Worker::TimesAwaited() const {
 // this core can't come before that has it; what comes from another core is soon
 // there, and a switch, and back, takes as long as many looks.
 uint32_t Worker::Looks() const {
-  if (config_.channels == nullptr) return 12;
-  switch (config_.channels->Awaited()) {
+  const bool alone = config_.channels == nullptr;
+  switch (alone ? Whereabouts::kUnknown : config_.channels->Awaited()) {
     case Whereabouts::kThisCore:
       return 1;
     case Whereabouts::kAnotherCore:
