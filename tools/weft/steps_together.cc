@@ -7,7 +7,7 @@
 namespace weft {
 
 uint64_t StepsTogether(absl::Span<const std::string> said) {
-  constexpr uint64_t kFewest = 64, kMost = 1 << 16;
+  constexpr uint64_t kMost = 1 << 16;
   constexpr uint64_t kNanoseconds = 1'000'000'000;
   uint64_t slowest = 0;
   for (const std::string& one : said) {
@@ -17,8 +17,8 @@ uint64_t StepsTogether(absl::Span<const std::string> said) {
       slowest = std::max(slowest, nanoseconds);
     }
   }
-  if (slowest == 0) return kFewest;
-  return std::clamp(kNanoseconds / slowest, kFewest, kMost);
+  if (slowest == 0) return 1;
+  return std::clamp<uint64_t>(kNanoseconds / slowest, 1, kMost);
 }
 
 }  // namespace weft

@@ -2,8 +2,8 @@
 //
 // Asking takes a round through the coordinator and lets the steps under way run
 // out, some milliseconds in all. So they ask once in about a second of the
-// slowest rank, which is also how long a request to stop waits, and not more
-// often than every 64 steps.
+// slowest rank, which is also how long a request to stop waits, and after the
+// first step, of which nobody knows how long it takes.
 //
 //   all = rendezvous->AllGather(rank, key, stop ? kStopWish : "1200000");
 //   steps = StepsTogether(all);   // 833 where the others are faster; 0: stop
