@@ -19,6 +19,8 @@ namespace {
 // How long workers have to say who waits for what.
 constexpr uint64_t kReportNs = 50'000'000;
 constexpr uint64_t kLongestWaitNs = 1'000'000'000;
+// Short periods of a lease: those of a run that is to stop may grow long.
+constexpr uint64_t kMostAhead = 32;
 
 Message Stop() {
   Message message;
@@ -37,7 +39,7 @@ Control::Control(Program* program,
       word_(*word),
       options_(options),
       stop_(stop),
-      pace_(options.periods_in_flight, kMaxPeriodsInFlight),
+      pace_(options.periods_in_flight, kMostAhead),
       finished_(program->workers().size(), 0),
       left_(program->workers().size(), false),
       no_memory_(MakeError(

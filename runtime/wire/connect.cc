@@ -107,6 +107,7 @@ void Wire::Locate(std::optional<uint32_t> core,
         !absl::SimpleAtoi(cores[link.rank], &theirs)) {
       continue;
     }
+    located_ = true;
     link.peer =
         theirs == *core ? Whereabouts::kThisCore : Whereabouts::kAnotherCore;
   }

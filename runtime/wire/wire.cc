@@ -123,6 +123,7 @@ absl::Status ProgramWire::Flush() {
 }
 
 Whereabouts ProgramWire::Awaited() const {
+  if (!wire_.located_) return Whereabouts::kUnknown;
   bool any = false, elsewhere = true;
   for (const Channel& channel : channels_) {
     if (!channel.receives || !table_->Awaits(channel.arrival)) continue;

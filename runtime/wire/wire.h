@@ -355,6 +355,7 @@ class Wire {
   uint32_t exchanges_ = 0;
   std::array<TransportEvent, 64> events_;
   absl::Status failure_;
+  bool located_ = false;  // it is known where some peer runs
   bool left_ = false;
   bool aborted_ = false;         // the peers were told
   std::vector<Domain*> asleep_;  // that SleepEnd is owed to
