@@ -275,6 +275,10 @@ class ActorTable {
                            const std::vector<Port>& ports);
   uint32_t FindInput(const Message& message) const;
   uint32_t FindOutput(const Message& message) const;
+  // Whether the hint is of its port, among `count` of them.
+  template <typename Port>
+  inline bool HintFits(const Message& message, const std::vector<Port>& ports,
+                       uint32_t count) const;
   // By the message's hint where that is right.
   inline uint32_t InputOf(const Message& message) const;
   inline uint32_t OutputOf(const Message& message) const;

@@ -17,24 +17,23 @@
 
 namespace weft::actor {
 
+template <typename Port>
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline bool ActorTable::HintFits(
+    const Message& message, const std::vector<Port>& ports,
+    uint32_t count) const {
+  const Port* const port = ports.data() + message.port;
+  return ABSL_PREDICT_TRUE(message.port < count && port->reg == message.reg &&
+                           actors_[port->actor].id == message.destination);
+}
+
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::InputOf(
     const Message& message) const {
-  const InPort* port = in_.data() + message.port;
-  if (ABSL_PREDICT_FALSE(message.port >= num_in_ || port->reg != message.reg ||
-                         actors_[port->actor].id != message.destination)) {
-    return FindInput(message);
-  }
-  return message.port;
+  return HintFits(message, in_, num_in_) ? message.port : FindInput(message);
 }
 
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OutputOf(
     const Message& message) const {
-  const OutPort* port = out_.data() + message.port;
-  if (ABSL_PREDICT_FALSE(message.port >= num_out_ || port->reg != message.reg ||
-                         actors_[port->actor].id != message.destination)) {
-    return FindOutput(message);
-  }
-  return message.port;
+  return HintFits(message, out_, num_out_) ? message.port : FindOutput(message);
 }
 
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline uint32_t ActorTable::OnReq(

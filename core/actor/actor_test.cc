@@ -27,6 +27,15 @@ SpecBuilder Line(uint32_t copies = 1) {
   return b;
 }
 
+// Beside it `late`, which reads x, too, after y.
+SpecBuilder LineAndLate() {
+  SpecBuilder b = Line();
+  b.Add("late", ActorKind::kSink, 0);
+  b.Edge(0, 3, 0);
+  b.Edge(1, 3, 2);
+  return b;
+}
+
 TEST(MessageTest, IdsPackIntoTheirBits) {
   const ActorId id = ActorId::Make(0xabcde, 0x1234, 0x7654321);
   EXPECT_EQ(id.rank(), 0xabcdeu);
@@ -96,11 +105,7 @@ TEST(ActorTest, ReqGoesToTheReaderAndAckBack) {
 }
 
 TEST(ActorTest, AwaitsWhatItLacksAndNothingElse) {
-  SpecBuilder b = Line();
-  b.Add("late", ActorKind::kSink, 0);
-  b.Edge(0, 3, 0);
-  b.Edge(1, 3, 2);  // y before late
-  Scheduler s(b.Build());
+  Scheduler s(LineAndLate().Build());
   s.table().SetLease(1);
   const auto awaits = [&](uint32_t actor, uint32_t reg) {
     return s.table().Awaits(Message::Req(s.table().id(actor), reg, 0, 0));
@@ -283,11 +288,7 @@ TEST(ActorTest, ChainOfAliasesSendsOneAckToTheOwner) {
 }
 
 TEST(ActorTest, OrderEdgeIsARegisterLikeAnyOther) {
-  SpecBuilder b = Line();
-  b.Add("late", ActorKind::kSink, 0);
-  b.Edge(0, 3, 0);
-  b.Edge(1, 3, 2);  // y before late
-  Scheduler s(b.Build());
+  Scheduler s(LineAndLate().Build());
   s.table().SetLease(1);
   s.TryAct("x");
   s.DeliverAll();

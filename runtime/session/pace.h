@@ -3,7 +3,7 @@
 // covers as many as finish in kAheadNs; and no more, for a run that is to stop
 // goes on to the end of its lease.
 //
-//   Pace pace(/*least=*/2, /*most=*/240);
+//   Pace pace(/*least=*/2, /*most=*/32);
 //   pace.Begin(first_period, NowNs());
 //   lease = finished + pace.Ahead(finished, NowNs()) + 1;
 //
