@@ -322,10 +322,12 @@ void TakeLong() {
 }
 
 // Rank 0 keeps a value, and does so for as long as rank 1 lacks it: the SEND of
-// it comes first.
+// it comes first. With one worker: of what another one has read the act may
+// have heard before the SEND has.
 TEST(CollectiveSessionsTest, AnActThatTakesLongKeepsNoPeerWaiting) {
   runtime::LocalRendezvous meeting(kRanks, kPatientNs);
-  const Ranks ranks = Load(&meeting, SendingGraph);
+  const Ranks ranks =
+      Load(&meeting, SendingGraph, By("loopback"), /*max_workers=*/1);
   constexpr uint64_t kSteps = 8;
   Mutex mutex;
   CondVar changed;
