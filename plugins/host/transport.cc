@@ -253,7 +253,9 @@ void Domain::Convert(weft_transport_event* raw, TransportEvent* event) const {
   event->length = raw->length;
   event->incarnation = raw->incarnation;
   event->reason = raw->reason;
-  event->status = EventStatus(raw);
+  if (ABSL_PREDICT_FALSE(raw->code != WEFT_OK || !event->status.ok())) {
+    event->status = EventStatus(raw);
+  }
 }
 
 absl::StatusOr<size_t> Domain::Poll(absl::Span<TransportEvent> events) {

@@ -69,8 +69,7 @@ class EventWriter {
   // Pre-condition: !full().
   void Write(const TransportEvent& event) {
     constexpr size_t kHead = offsetof(weft_transport_event, kind);
-    constexpr size_t kMessage = offsetof(weft_transport_event, message);
-    if (stride_ >= kMessage && stride_ % alignof(weft_transport_event) == 0) {
+    if (whole_) {
       Fill(event, reinterpret_cast<weft_transport_event*>(at_));
     } else if (stride_ > kHead) {
       weft_transport_event raw;
@@ -90,6 +89,8 @@ class EventWriter {
   }
 
  private:
+  static constexpr size_t kMessage = offsetof(weft_transport_event, message);
+
   // All but its size and its message.
   static void Fill(const TransportEvent& event, weft_transport_event* raw) {
     raw->kind = event.kind;
@@ -107,6 +108,9 @@ class EventWriter {
   char* at_;
   const uint32_t max_;
   const size_t stride_;
+  // Filled in where they lie, at least up to the message.
+  const bool whole_ =
+      stride_ >= kMessage && stride_ % alignof(weft_transport_event) == 0;
   uint32_t count_ = 0;
 };
 
@@ -299,7 +303,11 @@ class TransportTables {
                         weft_status* status) noexcept {
     try {
       Open* open = From(domain);
-      const weft_transport_op o = ReadIn(op);
+      // Not copied where it is whole: a copy waits for what was just written.
+      const bool whole = op != nullptr && op->struct_size == sizeof(*op);
+      weft_transport_op other;
+      if (!whole) other = ReadIn(op);
+      const weft_transport_op& o = whole ? *op : other;
       CheckOp(o, open->eager_max);
       return open->domain->Post(o, status);
     } catch (...) {

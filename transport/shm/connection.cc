@@ -18,13 +18,6 @@ constexpr uint32_t kPass = 256;
 constexpr uint32_t kFewRecords = 64;
 static_assert(kFewRecords <= kPass && 2 * kPass <= kRecords);
 
-Record NewRecord(RecordKind kind, uint64_t id) {
-  Record record{};
-  record.kind = kind;
-  record.id = id;
-  return record;
-}
-
 Limits LimitsOf(const Options& options) {
   return {options.eager_max, options.eager_credits, options.max_inflight};
 }
@@ -68,27 +61,33 @@ weft_code Connection::Post(const weft_transport_op& op, weft_status* status) {
 }
 
 void Connection::SayMessage(uint64_t id, Send* send) {
-  Record record =
-      NewRecord(send->eager ? RecordKind::kEager : RecordKind::kLarge, id);
-  record.tag = send->tag;
-  record.length = send->length;
-  if (send->urgent) record.flags = kUrgent;
-  if (send->eager) {
-    if (send->length > kInline) {
-      std::vector<uint32_t>& free = slots_[send->urgent];
-      send->kept.number = free.back();  // as many as credits
-      free.pop_back();
-      std::memcpy(link_.out->slot(send->kept.number), send->data, send->length);
-      std::memcpy(record.data, &send->kept.number, sizeof(send->kept.number));
-    } else if (send->length != 0) {
-      std::memcpy(record.data, send->data, send->length);
-    }
-    if (!fins_.empty() && fins_.front().flags == 0) {
-      record.length = WithFin(send->length, fins_.front().id);
-      fins_.pop_front();
-    }
+  if (!send->eager) {
+    return Put(RecordKind::kLarge, id, [&](Record* record) {
+      record->tag = send->tag;
+      record->length = send->length;
+    });
   }
-  Put(record);
+  if (send->length > kInline) {
+    std::vector<uint32_t>& free = slots_[send->urgent];
+    send->kept.number = free.back();  // as many as credits
+    free.pop_back();
+    std::memcpy(link_.out->slot(send->kept.number), send->data, send->length);
+  }
+  uint64_t fin = 0;
+  if (!fins_.empty() && !fins_.front().mismatch) {
+    fin = fins_.front().id;
+    fins_.pop_front();
+  }
+  Put(RecordKind::kEager, id, [&](Record* record) {
+    record->tag = send->tag;
+    record->length = WithFin(send->length, fin);
+    record->flags = send->urgent ? kUrgent : 0;
+    if (send->length > kInline) {
+      std::memcpy(record->data, &send->kept.number, sizeof(send->kept.number));
+    } else if (send->length != 0) {
+      std::memcpy(record->data, send->data, send->length);
+    }
+  });
 }
 
 void Connection::Forget(const Send& send) {
@@ -99,33 +98,51 @@ void Connection::Forget(const Send& send) {
 
 // ---- Writing ---------------------------------------------------------------
 
-void Connection::Put(const Record& record) {
+// Written where it lies: what is written in one size is not read in another,
+// as a copy of it would.
+template <typename Fill>
+inline void Connection::Put(RecordKind kind, uint64_t id, const Fill& fill) {
   wrote_ = true;
-  if (!pending_.empty() || !PutNow(record)) pending_.push_back(record);
+  Record* const place = pending_.empty() ? Next() : nullptr;
+  Record* const record = place != nullptr ? place : &pending_.grow_back();
+  record->kind = kind;
+  record->flags = 0;
+  record->id = id;
+  record->tag = record->length = 0;
+  fill(record);
+  if (place != nullptr) link_.out->Publish(place);
 }
 
-// Where this is false the peer rings once it has made room.
-bool Connection::PutNow(const Record& record) {
-  if (link_.out->Put(record)) return true;
-  link_.out->Starve();
-  return link_.out->Put(record);
+void Connection::Put(RecordKind kind, uint64_t id) {
+  Put(kind, id, [](Record*) {});
 }
 
-void Connection::SayClear(uint64_t id) {
-  Put(NewRecord(RecordKind::kClear, id));
+inline Record* Connection::Next() {
+  Record* place = link_.out->Next();
+  if (place == nullptr) {
+    link_.out->Starve();
+    place = link_.out->Next();
+  }
+  return place;
 }
+
+void Connection::SayClear(uint64_t id) { Put(RecordKind::kClear, id); }
 
 void Connection::SayFin(uint64_t id, bool /*urgent*/, bool mismatch,
                         uint64_t length) {
-  Record record = NewRecord(RecordKind::kFin, id);
-  if (mismatch) record.flags = kMismatch;
-  record.length = length;
-  fins_.push_back(record);  // behind those put off: SENDs complete in order
+  // Behind those put off: SENDs complete in order.
+  fins_.push_back({id, length, mismatch});
   if (!put_off_) PutFins();
 }
 
 void Connection::PutFins() {
-  for (; !fins_.empty(); fins_.pop_front()) Put(fins_.front());
+  for (; !fins_.empty(); fins_.pop_front()) {
+    const Fin& fin = fins_.front();
+    Put(RecordKind::kFin, fin.id, [&](Record* record) {
+      record->flags = fin.mismatch ? kMismatch : 0;
+      record->length = fin.length;
+    });
+  }
 }
 
 void Connection::Copy(char* to, const char* from, uint64_t bytes, Lock* lock) {
@@ -155,17 +172,16 @@ bool Connection::FlushSome(Lock* lock) {
 void Connection::WriteChunk(char* chunk, Lock* lock) {
   const uint64_t id = active().front();
   Send& from = send(id);
-  Record record = NewRecord(RecordKind::kData, id);
-  record.length = std::min(kChunkBytes, from.length - from.sent);
+  const uint64_t bytes = std::min(kChunkBytes, from.length - from.sent);
   const char* data = from.data + from.sent;
-  from.sent += record.length;  // it has begun
+  from.sent += bytes;  // it has begun
   const bool last = from.sent == from.length;
   link_.out->UseChunk();
   copied_out_ = id;
-  Copy(chunk, data, record.length, lock);
+  Copy(chunk, data, bytes, lock);
   copied_out_ = 0;
   if (last) active().pop_front();
-  Put(record);
+  Put(RecordKind::kData, id, [&](Record* record) { record->length = bytes; });
   Settle();
 }
 
@@ -292,14 +308,14 @@ void Connection::SayClose() {
   put_off_ = false;
   PutFins();
   deadline_ = NowNs() + timeout_ns_;
-  Put(NewRecord(RecordKind::kClose, 0));
+  Put(RecordKind::kClose, 0);
 }
 
 void Connection::SayFinal() {
   if (final_out_ || !Finished() || !pending_.empty()) return;
-  if (!PutNow(NewRecord(RecordKind::kFinal, 0))) return;
+  if (Next() == nullptr) return;
+  Put(RecordKind::kFinal, 0);
   final_out_ = true;
-  wrote_ = true;
 }
 
 void Connection::Down() {

@@ -122,8 +122,12 @@ class Connection
   bool Refers(uint64_t id, const Send&) const { return id == copied_out_; }
   void Forget(const Send& send);
 
-  void Put(const Record& record);
-  bool PutNow(const Record& record);
+  // A record of that kind and id; `fill` writes the rest, and nothing else.
+  template <typename Fill>
+  void Put(RecordKind kind, uint64_t id, const Fill& fill);
+  void Put(RecordKind kind, uint64_t id);
+  // Where it goes; null where the peer rings once it has made room.
+  Record* Next();
   void PutFins();
   void Copy(char* to, const char* from, uint64_t bytes, Lock* lock);
   bool FlushSome(Lock* lock);
@@ -148,7 +152,12 @@ class Connection
   const uint64_t timeout_ns_;
   Mailbox* const mailbox_;
 
-  weft_sdk::Fifo<Record> fins_;     // put off
+  struct Fin {
+    uint64_t id;
+    uint64_t length;  // of the RECV
+    bool mismatch;
+  };
+  weft_sdk::Fifo<Fin> fins_;        // put off
   bool put_off_ = false;            // those of now
   weft_sdk::Fifo<Record> pending_;  // no room yet; bounded as operations are
   std::vector<uint32_t> slots_[2];  // free ones; [1]: of urgent SENDs

@@ -2,8 +2,8 @@
 // reads.
 //
 //   Producer out(geometry, MapSealed(fd, geometry.bytes()));
-//   if (!out.Put(record)) ...                 // full
-//   if (char* chunk = out.NextChunk()) ...    // UseChunk, fill it, Put(record)
+//   if (Record* next = out.Next()) ...        // fill it, Publish; null: full
+//   if (char* chunk = out.NextChunk()) ...    // UseChunk, fill it, a record
 //
 //   Record record;
 //   while (in.Take(&record)) ...              // a copy: check it, then use it
@@ -30,16 +30,25 @@ class Producer {
     read_ = Bounded(consumer().records_read, written_, read_);
     return written_ - read_ < kRecords;
   }
-  // False where there is no room.
-  bool Put(const Record& record) {
-    if (!HasRoom()) return false;
-    Record* to =
-        mapping_.At<Record>(Geometry::records_at()) + written_ % kRecords;
+  // Where the next record is to be written: all but its stamp, and of `data`
+  // what its kind has. Null where there is no room.
+  Record* Next() {
+    if (!HasRoom()) return nullptr;
+    return mapping_.At<Record>(Geometry::records_at()) + written_ % kRecords;
+  }
+  // It is written.
+  void Publish(Record* next) {
     ++written_;
-    std::memcpy(to, &record, offsetof(Record, stamp));
-    std::memcpy(&to->id, &record.id, sizeof(Record) - offsetof(Record, id));
-    __atomic_store_n(&to->stamp, static_cast<uint32_t>(written_),
+    __atomic_store_n(&next->stamp, static_cast<uint32_t>(written_),
                      __ATOMIC_RELEASE);
+  }
+  // A copy of `record`; false where there is no room.
+  bool Put(const Record& record) {
+    Record* const next = Next();
+    if (next == nullptr) return false;
+    std::memcpy(next, &record, offsetof(Record, stamp));
+    std::memcpy(&next->id, &record.id, sizeof(Record) - offsetof(Record, id));
+    Publish(next);
     return true;
   }
 
