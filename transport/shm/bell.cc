@@ -20,8 +20,19 @@ void Futex(std::atomic<uint32_t>* word, int op, uint32_t value,
 
 }  // namespace
 
+Bell::Bell(const Fd& fd, Whose whose)
+    : page_(MapSealed(fd, kPage)),
+      light_(HasFences() &&
+             (whose == Whose::kOwn || page().heavy.load() != 0)) {
+  if (whose == Whose::kOwn) page().heavy.store(light_ ? 1 : 0);
+}
+
 void Bell::Ring() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (light_) {
+    LightFence();
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   if (page().sleepers.load() == 0) return;
   page().rings.fetch_add(1);
   Futex(&page().rings, FUTEX_WAKE, INT_MAX, nullptr);

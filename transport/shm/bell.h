@@ -9,9 +9,11 @@
 //
 // No ring is lost: the peer writes, then looks for sleepers; the sleeper says
 // that it is one, then looks at what was written. With a fence in between at
-// both, one of them sees the other. A ring counts up and is a system call where
-// there is a sleeper; else it only reads a line that nobody writes. A peer that
-// writes nonsense into the page delays the sleeper by kLongestSleepNs at most.
+// both, one of them sees the other: the sleeper's is a heavy one, the peer's
+// costs nothing, where both have them (fence.h). A ring counts up and is a
+// system call where there is a sleeper; else it only reads a line that nobody
+// writes. A peer that writes nonsense into the page delays the sleeper by
+// kLongestSleepNs at most.
 //
 // Threading: thread-safe, between processes too.
 #ifndef WEFT_TRANSPORT_SHM_BELL_H_
@@ -20,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "transport/shm/fence.h"
 #include "transport/shm/layout.h"
 #include "transport/shm/os.h"
 
@@ -29,8 +32,9 @@ constexpr uint64_t kLongestSleepNs = 500'000'000;
 
 class Bell {
  public:
+  enum class Whose { kOwn, kPeers };
   // Over a page that NewSealed made, here or in a peer.
-  explicit Bell(const Fd& fd) : page_(MapSealed(fd, kPage)) {}
+  Bell(const Fd& fd, Whose whose);
 
   void Ring();
 
@@ -39,7 +43,11 @@ class Bell {
   uint32_t Announce() {
     page().sleepers.fetch_add(1);
     const uint32_t seen = page().rings.load();
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (light_) {
+      HeavyFence(Reach::kMachine);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
     return seen;
   }
   void Awake() { page().sleepers.fetch_sub(1); }
@@ -51,7 +59,8 @@ class Bell {
  private:
   BellPage& page() const { return *page_.At<BellPage>(0); }
 
-  Mapping page_;
+  const Mapping page_;
+  const bool light_;  // who rings needs no fence
 };
 
 }  // namespace weft_shm

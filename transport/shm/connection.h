@@ -31,6 +31,7 @@
 #include "transport/common/exchange.h"
 #include "transport/common/mailbox.h"
 #include "transport/shm/bell.h"
+#include "transport/shm/biased_mutex.h"
 #include "transport/shm/options.h"
 #include "transport/shm/ring.h"
 
@@ -39,7 +40,7 @@ namespace weft_shm {
 using weft_transport::Mailbox;
 using weft_transport::TransportEvent;
 
-using Lock = std::unique_lock<std::mutex>;
+using Lock = std::unique_lock<BiasedMutex>;
 
 // Of a SEND: its slot.
 struct Slot {

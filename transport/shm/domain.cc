@@ -58,7 +58,7 @@ ShmDomain::ShmDomain(const weft_sdk::DomainConfig& config,
       timeout_ns_(weft_transport::PeerTimeoutNs(config)),
       secret_(RandomHex(kTokenBytes)),
       bell_fd_(NewSealed("bell", kPage)),
-      bell_(bell_fd_),
+      bell_(bell_fd_, Bell::Whose::kOwn),
       wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       host_attends_(config.notify_token == 0) {
   if (!wakeup_) throw Error(WEFT_INTERNAL, WithErrno("eventfd"));

@@ -40,6 +40,7 @@
 #include "plugins/sdk/weft_transport.hpp"
 #include "transport/common/mailbox.h"
 #include "transport/shm/bell.h"
+#include "transport/shm/biased_mutex.h"
 #include "transport/shm/block.h"
 #include "transport/shm/connection.h"
 #include "transport/shm/door.h"
@@ -181,7 +182,7 @@ class ShmDomain : public weft_sdk::TransportDomain {
   std::mutex rest_mu_;
   std::condition_variable roused_;
 
-  std::mutex mu_;
+  BiasedMutex mu_;
   bool closing_ = false;
   Mailbox mailbox_;
   std::optional<Door> door_;

@@ -102,11 +102,11 @@ struct ConsumerLine {
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
 
-// The page of a bell; see bell.h. The peers write `rings`, the owner
-// `sleepers`.
+// The page of a bell; see bell.h. The peers write `rings`, the owner the rest.
 struct BellPage {
   alignas(kLine) std::atomic<uint32_t> rings;
   alignas(kLine) std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> heavy;  // the owner's fences; written once, at first
 };
 
 // Sizes of a segment, as its producer's options say.

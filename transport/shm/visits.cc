@@ -28,7 +28,7 @@ struct Segment {
 // What a peer gave: `theirs` says who it is, `fds` are its bell and segment.
 Connection::Link ReadLink(const Frame& theirs, const std::vector<Fd>& fds) {
   Connection::Link link;
-  link.bell = std::make_unique<Bell>(fds[0]);
+  link.bell = std::make_unique<Bell>(fds[0], Bell::Whose::kPeers);
   link.in = std::make_unique<Consumer>(
       theirs.geometry, MapSealed(fds[1], theirs.geometry.bytes()));
   link.rank = theirs.hello.rank;
