@@ -48,7 +48,9 @@
 // ranks that run their nodes by id, wait in receives and do not wait in sends
 // come to an end. The same holds for several collectives where all ranks add
 // those that they share in one order, and for groups that overlap where one
-// order of all collectives of the job contains that of each rank.
+// order of all collectives of the job contains that of each rank. Passes keep
+// that order possible (compiler/transforms/waves.h), and plans are made by it
+// (compiler/order/linear.h).
 //
 // Passes after this one may make operands and reductions anew, with later ids.
 // Control edges see to it that no order of the nodes blocks: each Send comes

@@ -39,8 +39,8 @@ Key KeyOf(const Partition& parts, int w, uint64_t seed) {
   return {static_cast<int>(work.section), work.phase, klass, position, w};
 }
 
-// What a collective sends, in the order in which it was made, for each section
-// and phase: who comes too early waits for its turn.
+// What collectives send and receive, in the order in which it was made, for
+// each section and phase: who comes too early waits for its turn.
 class Turns {
  public:
   explicit Turns(const Partition& parts) : parts_(parts) {
@@ -87,8 +87,10 @@ class Turns {
     return {static_cast<int>(work.section), work.phase};
   }
   bool Takes(const Work& work) const {
-    return work.kind == Kind::kSend && !work.operands.empty() &&
-           !CollectiveOf(parts_, work).empty();
+    const bool moves_data =
+        (work.kind == Kind::kSend && !work.operands.empty()) ||
+        (work.kind == Kind::kRecv && !work.results.empty());
+    return moves_data && !CollectiveOf(parts_, work).empty();
   }
 
   const Partition& parts_;
@@ -127,7 +129,7 @@ absl::Status CycleError(const Partition& parts, const std::vector<bool>& done) {
 }  // namespace
 
 std::string CollectiveOf(const Partition& parts, const Work& end) {
-  if (end.kind != Kind::kPost && end.kind != Kind::kSend) return "";
+  if (end.channel < 0) return "";
   const ChannelParts name = PartsOf(parts.channels[end.channel].name());
   return name.agreed.empty() ? "" : absl::StrCat(name.stem, "#", name.agreed);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/transforms/rewrite.h"
+#include "compiler/transforms/waves.h"
 #include "core/base/status_macros.h"
 #include "core/graph/rates.h"
 #include "core/ops/activation.h"
@@ -23,6 +24,7 @@ class EpilogueFuser {
     WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
                           std::as_const(graph_).TopologicalOrder());
     WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
+    waves_ = WavesOf(graph_, order);
     position_.assign(graph_.id_bound(), -1);
     std::vector<int32_t> ids;
     for (const Node* node : order) {
@@ -60,14 +62,15 @@ class EpilogueFuser {
 
   Graph& graph_;
   const PassSettings& settings_;
-  std::vector<Rate> rates_;    // by node id
+  std::vector<Rate> rates_;  // by node id
+  std::vector<int32_t> waves_;
   std::vector<int> position_;  // by node id, in topological order
 };
 
 // ---- What may be one --------------------------------------------------------
 
-// Whether both are part of the graph as it was, and of one place and rate.
-// Nodes that wait for `then` can wait for both.
+// Whether both are part of the graph as it was, and of one place, rate and
+// wave. Nodes that wait for `then` can wait for both.
 bool EpilogueFuser::GoTogether(const Node& first, const Node& then) const {
   const size_t known = position_.size();
   if (static_cast<size_t>(first.id()) >= known ||
@@ -79,6 +82,7 @@ bool EpilogueFuser::GoTogether(const Node& first, const Node& then) const {
   if (dtype != DType::kF32 && dtype != DType::kF64) return false;
   return IsPure(first) && SamePlacement(first, then) &&
          rates_[first.id()] == rates_[then.id()] &&
+         waves_[first.id()] == waves_[then.id()] &&
          !HasControlEdges(graph_, first) && then.control_inputs().empty();
 }
 

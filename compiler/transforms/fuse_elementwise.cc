@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/transforms/rewrite.h"
+#include "compiler/transforms/waves.h"
 #include "core/base/status_macros.h"
 #include "core/graph/rates.h"
 #include "core/ops/fused.h"
@@ -76,6 +77,7 @@ class Fuser {
   Graph& graph_;
   int max_instructions_;
   std::vector<Rate> rates_;
+  std::vector<int32_t> waves_;
   std::vector<int> position_;    // by node id, in topological order
   std::vector<int> region_of_;   // by node id
   std::vector<Region> regions_;  // by first member's visit; empty when merged
@@ -90,6 +92,7 @@ absl::StatusOr<bool> Fuser::Run() {
   WEFT_ASSIGN_OR_RETURN(std::vector<const Node*> order,
                         std::as_const(graph_).TopologicalOrder());
   WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
+  waves_ = WavesOf(graph_, order);
   position_.assign(graph_.id_bound(), 0);
   region_of_.assign(graph_.id_bound(), -1);
   for (size_t i = 0; i < order.size(); ++i) {
@@ -171,8 +174,12 @@ bool Fuser::FitsTogether(int a, int b) const {
   if (x.instructions + y.instructions > max_instructions_) return false;
   std::vector<int32_t> both = x.nodes;
   both.insert(both.end(), y.nodes.begin(), y.nodes.end());
+  const std::vector<Value> results = Results(both);
   return static_cast<int>(Operands(both).size()) <= kMaxOperands &&
-         static_cast<int>(Results(both).size()) <= kMaxResults;
+         static_cast<int>(results.size()) <= kMaxResults &&
+         std::all_of(results.begin(), results.end(), [&](Value v) {
+           return waves_[v.node] == waves_[results[0].node];
+         });
 }
 
 void Fuser::Predecessors(int region, std::vector<int>* out) const {

@@ -7,7 +7,8 @@
 // bool goes with both), and through which no path leads out and in again. Casts
 // between f32, f16, bf16 and bool are nodes like others. Operands from outside
 // broadcast; Constants of one element become part of the program. A region has
-// at most PassSettings.max_fused instructions, 16 operands and 4 results.
+// at most PassSettings.max_fused instructions, 16 operands and 4 results, which
+// are of one wave (waves.h).
 //
 // Regions grow greedily: nodes are visited in topological order, and each joins
 // the regions of its operands, the first operand first, as long as all of this

@@ -42,6 +42,25 @@ TEST(FuseElementwiseTest, LeavesSideEffectsAndControlAlone) {
             "");
 }
 
+// What is sent early would wait for what comes late.
+TEST(FuseElementwiseTest, NoSendComesToWaitForAnotherRecv) {
+  const std::string late = R"(
+%r = weft.Recv() {channel: "r", dtype: f64, peer: 1, rate: "step", shape: [2, 3]})";
+  const std::string sends = With(R"(
+%a = Neg(%x)
+%s = weft.Send(%a) {channel: "s", peer: 1, rate: "step"})");
+  EXPECT_EQ(Untouched("fuse_elementwise", sends + late + R"(
+%b = Add(%a, %r)
+%o = weft.Output(%b) {name: "b"})"),
+            "");
+  // Nobody else reads it.
+  const PassRun run = RunPass("fuse_elementwise", With(late + R"(
+%a = Neg(%x)
+%b = Add(%a, %r)
+%o = weft.Output(%b) {name: "b"})"));
+  EXPECT_EQ(Count(run.body, "weft.fused("), 1) << run.body;
+}
+
 TEST(FuseElementwiseTest, MakesOneNodeOfAChain) {
   const std::string body = With(R"(
 %a = Mul(%x, %z)
