@@ -33,21 +33,9 @@ weft_transport_info Describe(const Options& options) {
   return info;
 }
 
-ShmDomain::Locked::Locked(ShmDomain* domain, bool tells)
-    : domain_(domain),
-      tells_(tells),
-      lock_(domain->mu_),
-      was_quiet_(domain->quiet_.load(std::memory_order_relaxed)) {
-  domain_->quiet_.store(false, std::memory_order_relaxed);
-}
-
-ShmDomain::Locked::~Locked() {
-  bool notify = false;
-  const bool pushed = domain_->mailbox_.TakePushed(&notify);
-  domain_->quiet_.store(quiet_, std::memory_order_release);
-  lock_.unlock();
-  if (pushed && tells_) domain_->RingOwn();
-  if (notify) weft_sdk::Host::Notify(domain_->token_);
+void ShmDomain::TellPushed(bool notify) {
+  RingOwn();
+  if (notify) weft_sdk::Host::Notify(token_);
 }
 
 ShmDomain::ShmDomain(const weft_sdk::DomainConfig& config,
@@ -86,8 +74,7 @@ void ShmDomain::CheckOpen() const {
   if (closing_) throw Error(WEFT_CANCELED, "the domain is closing");
 }
 
-Connection& ShmDomain::Find(weft_endpoint ep) {
-  if (ep == last_ep_ && last_ != nullptr) return *last_;
+Connection& ShmDomain::FindAnew(weft_endpoint ep) {
   auto it = endpoints_.find(ep);
   if (it == endpoints_.end()) {
     throw Error(WEFT_INVALID, "no endpoint " + std::to_string(ep));
@@ -144,11 +131,17 @@ void ShmDomain::CloseEndpoint(weft_endpoint ep, bool abort) {
 }
 
 weft_code ShmDomain::Post(const weft_transport_op& op, weft_status* status) {
-  Locked lock(this);
-  Connection& connection = Find(op.ep);
-  const weft_code code = connection.Post(op, status);
-  // Nothing else was touched.
-  lock.set_quiet(lock.was_quiet() && mailbox_.empty() && connection.quiet());
+  weft_code code;
+  bool pushed, notify = false;
+  {
+    std::lock_guard<BiasedMutex> lock(mu_);
+    Connection& connection = Find(op.ep);
+    code = connection.Post(op, status);
+    // Nothing else was touched.
+    if (!mailbox_.empty() || !connection.quiet()) SetQuiet(false);
+    pushed = mailbox_.TakePushed(&notify);
+  }
+  if (pushed) TellPushed(notify);
   return code;
 }
 
@@ -184,7 +177,7 @@ bool ShmDomain::NothingCame() const {
   return quiet_.load(std::memory_order_acquire);
 }
 
-bool ShmDomain::Quiet() const {
+inline bool ShmDomain::Quiet() const {
   return mailbox_.empty() && walks_ == 0 &&
          std::all_of(live_.begin(), live_.end(),
                      [](const Connection* c) { return c->quiet(); });
@@ -205,13 +198,18 @@ void ShmDomain::Poll(weft_sdk::EventWriter* writer) {
   polls_.store(polls_.load(std::memory_order_relaxed) + 1,
                std::memory_order_relaxed);
   if (NothingCame()) return;
-  Locked lock(this, /*tells=*/false);
+  Lock lock(mu_);
+  SetQuiet(false);
   // Where this host stops polling, the bell's thread takes over soon.
-  ProgressAll(lock.lock(),
-              /*soon=*/host_attends_.load(std::memory_order_relaxed));
+  ProgressAll(&lock, /*soon=*/host_attends_.load(std::memory_order_relaxed));
   mailbox_.Poll(writer);
   WatchLive();
-  lock.set_quiet(Quiet());
+  SetQuiet(Quiet());
+  // Nobody else need know: who would, polls.
+  bool notify = false;
+  mailbox_.TakePushed(&notify);
+  lock.unlock();
+  if (notify) weft_sdk::Host::Notify(token_);
 }
 
 bool ShmDomain::Wait(uint64_t timeout_ns) {

@@ -96,35 +96,41 @@ class ShmDomain : public weft_sdk::TransportDomain {
     std::unique_ptr<Producer> out;
   };
   // The lock, and after it the notifications for what was pushed. The next
-  // Poll looks at everything, unless it is told that all is quiet.
+  // Poll looks at everything.
   class Locked {
    public:
-    // `tells`: who sleeps on the bell, of what was pushed.
-    explicit Locked(ShmDomain* domain, bool tells = true);
-    ~Locked();
+    explicit Locked(ShmDomain* domain) : domain_(domain), lock_(domain->mu_) {
+      domain_->SetQuiet(false);
+    }
+    ~Locked() {
+      bool notify = false;
+      const bool pushed = domain_->mailbox_.TakePushed(&notify);
+      lock_.unlock();
+      if (pushed) domain_->TellPushed(notify);
+    }
     Locked(const Locked&) = delete;
     Locked& operator=(const Locked&) = delete;
 
     Lock* lock() { return &lock_; }
-    // Whether all was quiet before.
-    bool was_quiet() const { return was_quiet_; }
-    void set_quiet(bool quiet) { quiet_ = quiet; }
 
    private:
     ShmDomain* const domain_;
-    const bool tells_;
     Lock lock_;
-    const bool was_quiet_;
-    bool quiet_ = false;
   };
   enum class Watched { kWakeup, kDoor, kVisit, kEndpoint, kProcess };
 
   void CheckOpen() const;
-  Connection& Find(weft_endpoint ep);
+  Connection& Find(weft_endpoint ep) {
+    return ep == last_ep_ && last_ != nullptr ? *last_ : FindAnew(ep);
+  }
+  Connection& FindAnew(weft_endpoint ep);
   // `lock`, `soon`: as Connection::Progress.
   bool ProgressAll(Lock* lock, bool soon = false);
   bool NothingCame() const;
   bool Quiet() const;
+  void SetQuiet(bool quiet) { quiet_.store(quiet, std::memory_order_release); }
+  // Of what was pushed, without the lock: who sleeps on the bell, and the host.
+  void TellPushed(bool notify);
   void WatchLive();
 
   // threads.cc
