@@ -189,7 +189,7 @@ class Rank {
     runtime::SessionOptions options;
     // Who waits for a rank on the same core lets it have that.
     options.spin_ns = ranks_ > std::thread::hardware_concurrency() ? 0 : 20'000;
-    options.periods_in_flight = 240;  // the control thread is on the same core
+    options.periods_in_flight = 1000;  // the control thread is on the same core
     options.wire.emplace();
     options.wire->transports = {{&transport_, {}}};
     options.wire->rendezvous = meeting_.get();

@@ -69,7 +69,7 @@ namespace weft::runtime {
 inline constexpr uint32_t kControlMessages = 64;
 
 // Periods that may be under way.
-inline constexpr uint32_t kMaxPeriodsInFlight = 240;
+inline constexpr uint32_t kMaxPeriodsInFlight = 1024;
 
 // The worker that drives the wire.
 inline constexpr uint32_t kWireWorker = 0;
