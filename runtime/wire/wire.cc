@@ -87,8 +87,10 @@ absl::Status ProgramWire::Post(uint32_t c, void* data, uint64_t bytes) {
   op.data = data;
   op.bytes = bytes;
   op.cookie = Wire::Cookie(Wire::What::kData, number_, c);
-  return Annotate(wire_.PostOp(&wire_.links_[channel.link], op).status(),
-                  channel.name);
+  const absl::StatusOr<bool> posted =
+      wire_.PostOp(&wire_.links_[channel.link], op);
+  if (ABSL_PREDICT_TRUE(posted.ok())) return absl::OkStatus();
+  return Annotate(posted.status(), channel.name);
 }
 
 absl::Status ProgramWire::Tell(const Message& message) {
@@ -200,7 +202,8 @@ absl::Status ProgramWire::Send(uint32_t c, const void* data, uint64_t bytes) {
   op.data = const_cast<void*>(data);
   op.bytes = bytes;
   op.cookie = Wire::Cookie(Wire::What::kSent, number_, c);
-  absl::StatusOr<bool> posted = wire_.PostOp(&wire_.links_[channel.link], op);
+  const absl::StatusOr<bool> posted =
+      wire_.PostOp(&wire_.links_[channel.link], op);
   if (!posted.ok()) return Annotate(posted.status(), channel.name);
   channel.queued = !*posted;
   channel.bytes = bytes;
@@ -348,7 +351,7 @@ absl::Status Wire::CheckReceives() const {
 
 // ---- Posting ----------------------------------------------------------------
 
-absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
+inline absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
   absl::StatusOr<bool> posted =
       op.send ? link->domain->PostSend(link->endpoint, op.tag, op.data,
                                        op.bytes, op.cookie, op.urgent)
@@ -363,8 +366,8 @@ absl::StatusOr<bool> Wire::TryPost(Link* link, const Op& op) {
 
 absl::StatusOr<bool> Wire::PostOp(Link* link, const Op& op) {
   if (link->waiting.empty() || !op.send) {  // a receive waits for no send
-    WEFT_ASSIGN_OR_RETURN(bool posted, TryPost(link, op));
-    if (posted) return true;
+    absl::StatusOr<bool> posted = TryPost(link, op);
+    if (!posted.ok() || *posted) return posted;
   }
   Waiting& waiting = link->waiting.emplace_back();
   waiting.op = op;
@@ -402,7 +405,7 @@ Wire::Link* Wire::LinkOfEndpoint(const Domain* domain, uint64_t endpoint) {
 }
 
 absl::Status Wire::PollDomains(bool* any, bool notified) {
-  WEFT_RETURN_IF_ERROR(failure_);
+  if (ABSL_PREDICT_FALSE(!failure_.ok())) return failure_;
   for (const std::unique_ptr<Domain>& domain : domains_) {
     if (domain == nullptr || !(notified || Watches(*domain))) continue;
     absl::Status status = PollDomain(domain.get(), any);
@@ -475,7 +478,8 @@ absl::Status Wire::OnCompleted(const TransportEvent& event) {
   const auto a = static_cast<uint32_t>(event.cookie >> 32 & 0x3fffffff);
   const auto b = static_cast<uint32_t>(event.cookie);
   // Of an endpoint that goes down there is more to come, which says why.
-  if (IsDown(event.status)) return absl::OkStatus();
+  const bool good = event.status.ok();
+  if (!good && IsDown(event.status)) return absl::OkStatus();
   Link* link = nullptr;
   if (what == What::kFrame) link = LinkOfRank(a);
   if (what == What::kNone && a == 1) {
@@ -487,9 +491,9 @@ absl::Status Wire::OnCompleted(const TransportEvent& event) {
     if (program == nullptr) return RetryAll();
     ProgramWire::Channel& channel = program->channels_[b];
     link = &links_[channel.link];
-    if (!event.status.ok()) return Annotate(event.status, channel.name);
+    if (!good) return Annotate(event.status, channel.name);
   }
-  if (!event.status.ok()) {
+  if (!good) {
     return link == nullptr
                ? event.status
                : Annotate(event.status,
@@ -501,7 +505,9 @@ absl::Status Wire::OnCompleted(const TransportEvent& event) {
   }
   if (what == What::kData) OnArrival(program, b);
   if (what == What::kSent) OnSent(program, b);
-  if (link != nullptr) return Retry(link);
+  if (link != nullptr) {
+    return link->waiting.empty() ? absl::OkStatus() : Retry(link);
+  }
   // A frame of ours is out: its credit may be what somebody waits for.
   return RetryAll();
 }
