@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace weft {
@@ -118,6 +119,104 @@ double MinSum::Total(const std::vector<int>& core,
   return total;
 }
 
+std::vector<bool> MinSum::Hold(const std::vector<int>& core,
+                               std::vector<int>* times) const {
+  std::vector<std::vector<int>> left(costs_.size());  // neighbours
+  for (int v : core) {
+    for (const auto& [other, table] : pairs_[v]) left[v].push_back(other);
+  }
+  std::vector<bool> held(costs_.size(), false);
+  // Least first: who can leave, then who is to be held.
+  using Rank = std::tuple<bool, int, size_t, int>;
+  const auto rank_of = [&](int v) {
+    const size_t degree = left[v].size();
+    return degree <= 2 ? Rank(false, 0, degree, v)
+                       : Rank(true, (*times)[v], ~degree, v);
+  };
+  std::set<Rank> queue;
+  for (int v : core) queue.insert(rank_of(v));
+  while (!queue.empty()) {
+    const int v = std::get<3>(*queue.begin());
+    queue.erase(queue.begin());
+    const std::vector<int> neighbours = std::move(left[v]);
+    held[v] = neighbours.size() > 2;
+    if (held[v]) ++(*times)[v];
+    for (int other : neighbours) {
+      queue.erase(rank_of(other));
+      std::vector<int>& mine = left[other];
+      mine.erase(std::find(mine.begin(), mine.end(), v));
+      for (int third : neighbours) {
+        const bool joins =
+            !held[v] && third != other &&
+            std::find(mine.begin(), mine.end(), third) == mine.end();
+        if (joins) mine.push_back(third);
+      }
+      queue.insert(rank_of(other));
+    }
+  }
+  return held;
+}
+
+std::vector<int> MinSum::SolveOthers(const std::vector<int>& core,
+                                     const std::vector<bool>& held,
+                                     const std::vector<int>& choice) const {
+  MinSum others;
+  std::vector<int> index(costs_.size(), -1);
+  for (int v : core) {
+    if (held[v]) continue;
+    std::vector<double> costs = costs_[v];
+    for (const auto& [other, table] : pairs_[v]) {
+      if (!held[other]) continue;
+      for (int c = 0; c < Choices(v); ++c) {
+        costs[c] += table[c * Choices(other) + choice[other]];
+      }
+    }
+    index[v] = others.AddVariable(std::move(costs));
+    for (const auto& [other, table] : pairs_[v]) {
+      if (other < v && !held[other]) {
+        others.AddPair(index[v], index[other], table);
+      }
+    }
+  }
+  const std::vector<int> best = others.Solve();
+  std::vector<int> out = choice;
+  for (int v : core) {
+    if (!held[v]) out[v] = best[index[v]];
+  }
+  return out;
+}
+
+double MinSum::Size(const std::vector<int>& core) const {
+  double size = 0;
+  for (int v : core) {
+    for (const auto& [other, table] : pairs_[v]) size += table.size();
+  }
+  return size;
+}
+
+void MinSum::ImproveTogether(const std::vector<int>& core,
+                             std::vector<int>* choice) const {
+  // Others are held in each round, so one that does not help says little.
+  constexpr int kRounds = 16, kInVain = 2;
+  // Of entries of tables, over all rounds: some tens of milliseconds.
+  constexpr double kMostWork = 1e7;
+  const double size = Size(core);
+  std::vector<int> times(costs_.size(), 0);
+  double least = Total(core, *choice);
+  int in_vain = 0;
+  for (int round = 0; round < kRounds && in_vain < kInVain; ++round) {
+    if ((round + 1) * size > kMostWork) return;
+    std::vector<int> other = SolveOthers(core, Hold(core, &times), *choice);
+    const double total = Total(core, other);
+    ++in_vain;
+    // What differs by rounding alone is equal.
+    if (total >= least * (1 - 1e-12)) continue;
+    least = total;
+    *choice = std::move(other);
+    in_vain = 0;
+  }
+}
+
 void MinSum::SearchCore(std::vector<int>* choice) {
   std::vector<int> core;
   for (int v = 0; v < static_cast<int>(costs_.size()); ++v) {
@@ -134,6 +233,7 @@ void MinSum::SearchCore(std::vector<int>* choice) {
   Improve(core, choice);
   Improve(core, &other);
   if (Total(core, other) < Total(core, *choice)) *choice = std::move(other);
+  ImproveTogether(core, choice);
 }
 
 std::vector<int> MinSum::Solve() {

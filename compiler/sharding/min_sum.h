@@ -11,7 +11,10 @@
 // and leaves, the cost of its best choice goes to them; so chains, trees and
 // all that is made of parallel and successive paths are solved exactly. Where
 // every variable left has three neighbours or more, choices are improved one
-// at a time, from two starts, until none helps. Among equals the first choice.
+// at a time, from two starts, until none helps; then many at a time: some are
+// held as they are, so that the others fall into such paths and are solved
+// together, and others are held next, while that helps. Among equals the first
+// choice.
 //
 // Costs are finite; kImpossible is one that no sum of others reaches.
 //
@@ -53,6 +56,17 @@ class MinSum {
   void Eliminate(int v);
   void SearchCore(std::vector<int>* choice);
   void Improve(const std::vector<int>& core, std::vector<int>* choice) const;
+  void ImproveTogether(const std::vector<int>& core,
+                       std::vector<int>* choice) const;
+  // By variable. Those first that were held the fewest times, which it counts;
+  // of equals those with most neighbours.
+  std::vector<bool> Hold(const std::vector<int>& core,
+                         std::vector<int>* times) const;
+  std::vector<int> SolveOthers(const std::vector<int>& core,
+                               const std::vector<bool>& held,
+                               const std::vector<int>& choice) const;
+  // What a solution of all that is not gone reads and writes.
+  double Size(const std::vector<int>& core) const;
   double CostOf(int v, int c, const std::vector<int>& choice) const;
   double Total(const std::vector<int>& core,
                const std::vector<int>& choice) const;
