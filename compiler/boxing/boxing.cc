@@ -76,7 +76,7 @@ absl::StatusOr<Value> AddSteps(Graph* graph, const Boxing& b, Value value,
   WEFT_RETURN_IF_ERROR(Check(*graph, b, value, whole));
   const Mesh& mesh = b.costs->mesh();
   WEFT_ASSIGN_OR_RETURN(std::vector<BoxingStep> steps,
-                        b.costs->Plan(b.from, b.to, whole));
+                        b.costs->Plan(b.from, b.to, whole, b.rate == "micro"));
   for (size_t i = 0; i < steps.size(); ++i) {
     const Collective c = CollectiveFor(b, steps[i], static_cast<int>(i));
     const std::string provenance = ProvenanceOf(b, steps[i]);

@@ -19,7 +19,7 @@ namespace {
 
 // What a node costs beside its bytes: of two ways that move as much, the one
 // with fewer nodes is taken.
-constexpr double kNodeSeconds = 1e-6;
+constexpr double kNodeSeconds = 0.3e-6;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -113,7 +113,7 @@ std::vector<bool> MayChange(const NdSbp& from, const NdSbp& to) {
 }
 
 // B, as it is to be, and a reduction may be left in parts until other axes are
-// done.
+// done, or be a reduction again.
 Targets TargetsOf(const NdSbp& from, const NdSbp& to, const Mesh& mesh,
                   const Shape& whole) {
   Targets targets(from.size());
@@ -123,6 +123,7 @@ Targets TargetsOf(const NdSbp& from, const NdSbp& to, const Mesh& mesh,
     std::vector<Sbp>& ways = targets[axis].emplace();
     if (!to[axis].is_broadcast()) ways.push_back(to[axis]);
     if (!from[axis].is_partial()) continue;
+    if (from[axis] != to[axis]) ways.push_back(from[axis]);
     for (int d = 0; d < whole.rank(); ++d) {
       if (whole.dim(d) % mesh.size() != 0) continue;
       ways.push_back(Sbp::Split(d));
@@ -244,14 +245,14 @@ std::vector<std::vector<int>> BoxingCosts::HostsOf(
 }
 
 const CollectiveCost& BoxingCosts::OfCollective(int axis, CollectiveKind kind,
-                                                int64_t bytes) {
+                                                int64_t bytes, bool micro) {
   auto [it, is_new] =
-      collectives_.try_emplace({axis, kind, bytes}, CollectiveCost());
+      collectives_.try_emplace({axis, kind, bytes, micro}, CollectiveCost());
   if (!is_new) return it->second;
   for (const std::vector<std::vector<int>>& hosts : axis_hosts_[axis]) {
     const CollectiveGroup group = {mesh_.axis(axis).size, 0, hosts};
     absl::StatusOr<CollectiveChoice> choice =
-        ChooseAlgorithm(kind, bytes, group, topology_, order_);
+        ChooseAlgorithm(kind, bytes, group, topology_, order_, {micro});
     if (!choice.ok()) {
       it->second.seconds = kNever;
     } else if (choice->cost.seconds > it->second.seconds) {
@@ -261,7 +262,7 @@ const CollectiveCost& BoxingCosts::OfCollective(int axis, CollectiveKind kind,
   return it->second;
 }
 
-void BoxingCosts::Price(DType dtype, BoxingStep* step) {
+void BoxingCosts::Price(DType dtype, bool micro, BoxingStep* step) {
   const int64_t bytes = TensorType{dtype, step->together}.num_bytes();
   const int64_t members = mesh_.axis(step->axis).size;
   const double together_s = bytes / topology_.reduce_bytes_per_s;
@@ -274,7 +275,7 @@ void BoxingCosts::Price(DType dtype, BoxingStep* step) {
   }
   const DType wire = WireType(*kind, step->from.op, dtype);
   const CollectiveCost& cost = OfCollective(
-      step->axis, *kind, TensorType{wire, step->together}.num_bytes());
+      step->axis, *kind, TensorType{wire, step->together}.num_bytes(), micro);
   step->bytes = cost.rank_bytes;
   step->seconds += cost.seconds;
   // Parts that do not lie one after the other are put so, and back.
@@ -313,7 +314,8 @@ std::optional<BoxingStep> BoxingCosts::OneStep(const NdSbp& from,
 // axes, the last first, and do them, the first first. Layouts are few, so they
 // are looked for one by one.
 std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
-                                            const TensorType& whole) {
+                                            const TensorType& whole,
+                                            bool micro) {
   struct State {
     NdSbp at;
     double seconds = 0;
@@ -339,7 +341,7 @@ std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
                size_t next = 0;
                while (next < states.size() && states[next].at != layout) ++next;
                if (next < states.size() && states[next].is_done) return;
-               Price(whole.dtype, &step);
+               Price(whole.dtype, micro, &step);
                const double seconds = done.seconds + step.seconds;
                if (next == states.size()) {
                  states.emplace_back().at = layout;
@@ -370,8 +372,8 @@ std::vector<BoxingStep> BoxingCosts::Search(const NdSbp& from, const NdSbp& to,
 }
 
 absl::StatusOr<const BoxingCosts::Answer*> BoxingCosts::Find(
-    const NdSbp& from, const NdSbp& to, const TensorType& whole) {
-  Question question = {static_cast<int64_t>(whole.dtype)};
+    const NdSbp& from, const NdSbp& to, const TensorType& whole, bool micro) {
+  Question question = {static_cast<int64_t>(whole.dtype) * 2 + (micro ? 1 : 0)};
   question.insert(question.end(), whole.shape.dims().begin(),
                   whole.shape.dims().end());
   for (const NdSbp* sbp : {&from, &to}) {
@@ -384,10 +386,10 @@ absl::StatusOr<const BoxingCosts::Answer*> BoxingCosts::Find(
   Answer answer;
   const NdSbp start = Plain(from, mesh_), end = Plain(to, mesh_);
   if (std::optional<BoxingStep> step = OneStep(start, end, whole.shape)) {
-    Price(whole.dtype, &*step);
+    Price(whole.dtype, micro, &*step);
     answer.steps = {*std::move(step)};
   } else {
-    answer.steps = Search(start, end, whole);
+    answer.steps = Search(start, end, whole, micro);
   }
   for (const BoxingStep& step : answer.steps) answer.seconds += step.seconds;
   return &answers_.emplace(std::move(question), std::move(answer))
@@ -395,15 +397,15 @@ absl::StatusOr<const BoxingCosts::Answer*> BoxingCosts::Find(
 }
 
 absl::StatusOr<std::vector<BoxingStep>> BoxingCosts::Plan(
-    const NdSbp& from, const NdSbp& to, const TensorType& whole) {
-  WEFT_ASSIGN_OR_RETURN(const Answer* answer, Find(from, to, whole));
+    const NdSbp& from, const NdSbp& to, const TensorType& whole, bool micro) {
+  WEFT_ASSIGN_OR_RETURN(const Answer* answer, Find(from, to, whole, micro));
   return answer->steps;
 }
 
 double BoxingCosts::Seconds(const NdSbp& from, const NdSbp& to,
-                            const TensorType& whole) {
+                            const TensorType& whole, bool micro) {
   if (from == to) return 0;
-  absl::StatusOr<const Answer*> answer = Find(from, to, whole);
+  absl::StatusOr<const Answer*> answer = Find(from, to, whole, micro);
   return answer.ok() ? (*answer)->seconds : kNever;
 }
 

@@ -101,15 +101,19 @@ class BoxingCosts {
   // fixed order finds. Errors: kShapeMismatch where `from` or
   // `to` does not fit `whole` (names both); kInternal for a number of sbps that
   // is not that of the axes, and for a change from or to M.
+  // `micro`: of a value of micro-batches, for which collectives do less in
+  // place.
   absl::StatusOr<std::vector<BoxingStep>> Plan(const NdSbp& from,
                                                const NdSbp& to,
-                                               const TensorType& whole);
+                                               const TensorType& whole,
+                                               bool micro = false);
 
   // Of the plan; infinity where there is none.
-  double Seconds(const NdSbp& from, const NdSbp& to, const TensorType& whole);
+  double Seconds(const NdSbp& from, const NdSbp& to, const TensorType& whole,
+                 bool micro = false);
 
  private:
-  // The dtype, the extents, then both layouts.
+  // The dtype and rate, the extents, then both layouts.
   using Question = absl::InlinedVector<int64_t, 16>;
   struct Answer {
     std::vector<BoxingStep> steps;
@@ -117,16 +121,16 @@ class BoxingCosts {
   };
 
   absl::StatusOr<const Answer*> Find(const NdSbp& from, const NdSbp& to,
-                                     const TensorType& whole);
+                                     const TensorType& whole, bool micro);
   // Where one axis changes, by one move; not priced.
   std::optional<BoxingStep> OneStep(const NdSbp& from, const NdSbp& to,
                                     const Shape& whole) const;
   std::vector<BoxingStep> Search(const NdSbp& from, const NdSbp& to,
-                                 const TensorType& whole);
-  void Price(DType dtype, BoxingStep* step);
+                                 const TensorType& whole, bool micro);
+  void Price(DType dtype, bool micro, BoxingStep* step);
   // Of a collective of `bytes` in the dearest of the axis' groups.
   const CollectiveCost& OfCollective(int axis, CollectiveKind kind,
-                                     int64_t bytes);
+                                     int64_t bytes, bool micro);
 
   Mesh mesh_;
   Topology topology_;
@@ -135,7 +139,7 @@ class BoxingCosts {
   // Of each axis, its groups' hosts; those that are alike once.
   std::vector<std::vector<std::vector<std::vector<int>>>> axis_hosts_;
   absl::flat_hash_map<Question, Answer> answers_;
-  std::map<std::tuple<int, CollectiveKind, int64_t>, CollectiveCost>
+  std::map<std::tuple<int, CollectiveKind, int64_t, bool>, CollectiveCost>
       collectives_;
 };
 

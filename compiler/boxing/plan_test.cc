@@ -153,6 +153,19 @@ TEST_F(PlanTest, AnswersDoNotDependOnEarlierQuestions) {
   EXPECT_EQ(other.Seconds({S(0), S(1)}, {S(1), S(0)}, type_), asked);
 }
 
+// What micro-batches gather is not put in place by its owners.
+TEST_F(PlanTest, MicroBatchesAreGatheredByTheirReaders) {
+  Topology topology;
+  topology.mapped_bytes = 1;
+  BoxingCosts costs(costs_.mesh(), topology);
+  const NdSbp from = {S(0), kB}, to = {kB, kB};
+  const double own = type_.num_bytes() / 2 / topology.reduce_bytes_per_s;
+  EXPECT_NEAR(costs.Seconds(from, to, type_, true),
+              costs.Seconds(from, to, type_) + own, 1e-9);
+  EXPECT_EQ(costs.Seconds({kSum, kB}, to, type_, true),
+            costs.Seconds({kSum, kB}, to, type_));
+}
+
 // An axis between hosts is dearer; so less is sent there.
 TEST_F(PlanTest, HostsCount) {
   BoxingCosts far(costs_.mesh(), Topology(), {{0, 1, 2}, {3, 4, 5}});

@@ -189,7 +189,13 @@ CollectiveCost CostOf(CollectiveKind kind, CollectiveAlgorithm algorithm,
   }
   Meter meter(group, topology, schedule, bytes, copier);
   for (const CollectiveStep& step : schedule.steps) meter.Add(step);
-  return meter.Total();
+  CollectiveCost cost = meter.Total();
+  if (kind == CollectiveKind::kAllGather && copier == Copier::kReader &&
+      cost.steps > 0) {
+    cost.seconds +=
+        BlockSizes(bytes, group.size)[0] / topology.reduce_bytes_per_s;
+  }
+  return cost;
 }
 
 absl::StatusOr<CollectiveChoice> ChooseAlgorithm(

@@ -9,8 +9,8 @@
 //
 // A message whose value is read in place (Topology::Maps) has no bytes of its
 // own: who reads it does so anyway. What is stored is copied once, by its owner
-// where a gathering is in place, else by its reader, which takes as long; a sum
-// in place leaves it there, and nobody copies.
+// where a gathering is in place, else by its reader, who puts its own part
+// beside it; a sum in place leaves it there, and nobody copies.
 //
 // Steps follow one another: chunks, which overlap them, are not modelled.
 //
@@ -41,10 +41,14 @@ struct LinkCost {
   double bytes_per_s = 0;    // of one rank, each way
 };
 
+// The same on all ranks, and never measured by a job: plans must not depend on
+// what else a machine does. Those within a host are of two processes on two
+// cores of Zen 5 that poll (docs/sharding.md, "What costs are made of"); those
+// across are of 10 Gbit/s Ethernet.
 struct Topology {
-  LinkCost in_host = {1e-6, 0.5e-6, 8e9};
+  LinkCost in_host = {0.27e-6, 0.13e-6, 8e9};
   LinkCost across = {30e-6, 5e-6, 1.25e9};
-  double reduce_bytes_per_s = 8e9;  // of operands
+  double reduce_bytes_per_s = 4e10;  // of operands
   // Ranks of one host read each other's values in place: of at least so many
   // bytes; what is smaller is sent. 0: they cannot.
   int64_t mapped_bytes = 0;

@@ -22,7 +22,13 @@ struct LocalOp {
   }
 };
 
-double SecondsOf(const OpView& op, const ComputeRate& rate) {
+// Operands and results that memory does not see.
+struct Fused {
+  std::vector<size_t> inputs, outputs;
+};
+
+double SecondsOf(const OpView& op, const Fused& fused,
+                 const ComputeRate& rate) {
   Cost cost;
   if (op.schema().cost != nullptr) {
     cost = op.schema().cost(op);
@@ -30,7 +36,10 @@ double SecondsOf(const OpView& op, const ComputeRate& rate) {
     for (const TensorType& t : op.inputs()) cost.bytes += t.num_bytes();
     for (const TensorType& t : op.outputs()) cost.bytes += t.num_bytes();
   }
-  return cost.flops / rate.flops_per_s + cost.bytes / rate.bytes_per_s;
+  for (size_t i : fused.inputs) cost.bytes -= op.inputs()[i].num_bytes();
+  for (size_t o : fused.outputs) cost.bytes -= op.outputs()[o].num_bytes();
+  return cost.flops / rate.flops_per_s +
+         std::max(0.0, cost.bytes) / rate.bytes_per_s;
 }
 
 NodeSharding Empty(const Node& node) {
@@ -79,6 +88,23 @@ Candidates::Candidates(const Graph& graph, const ShardingSpec& spec,
   }
   groups_.assign(groups.begin(), groups.end());
   splits_ = !spec.shares_micro_batches || !said.empty();
+}
+
+bool Candidates::IsFused(Value v) const {
+  const auto fuses = [this](const Node& node) {
+    if (!node.schema().elementwise || node.num_outputs() != 1) return false;
+    const auto in_floats = [](const TensorType& type) {
+      return IsFloat(type.dtype) || type.dtype == DType::kBool;
+    };
+    const OpView view = graph_.View(node);
+    return std::all_of(view.inputs().begin(), view.inputs().end(), in_floats) &&
+           in_floats(node.output_type(0));
+  };
+  if (!v.valid() || !fuses(*graph_.node(v))) return false;
+  const auto uses = graph_.Uses(v);
+  if (uses.size() != 1) return false;
+  const Node& reader = *graph_.node(uses[0].first);
+  return fuses(reader) && reader.output_type(0).shape == graph_.type(v).shape;
 }
 
 bool Candidates::IsMicro(Value v) const {
@@ -219,9 +245,16 @@ std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
     }
     ways = std::move(more);
   }
+  Fused fused;
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    if (IsFused(node.input(static_cast<int>(i)))) fused.inputs.push_back(i);
+  }
+  for (int o = 0; o < node.num_outputs(); ++o) {
+    if (IsFused(node.output(o))) fused.outputs.push_back(o);
+  }
   std::vector<NodeSharding> out;
   for (auto& [sharding, op] : ways) {
-    sharding.seconds = SecondsOf(op.View(node), spec_.rate);
+    sharding.seconds = SecondsOf(op.View(node), fused, spec_.rate);
     out.push_back(std::move(sharding));
   }
   // B of all stays the first: it is what always goes.

@@ -36,6 +36,9 @@ class Candidates {
                                        const Said& said) const;
   bool Agrees(const Node& node, const OpSignature& signature, int axis) const;
   NodeSharding AllBroadcast(const Node& node) const;
+  // Whether the value stays within a weft.fused region, which reads and writes
+  // memory once (compiler/transforms/fuse_elementwise.h).
+  bool IsFused(Value v) const;
   bool IsMicro(Value v) const;
   // Of the variable that a sum of gradients updates, as far as it is said.
   std::optional<Sbp> SplitOfUpdate(const Node& gradient) const;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -187,7 +186,8 @@ class Chooser {
     // Of an Accumulate that takes parts: the micro-batches that the members are
     // at are parts of a sum.
     const NdSbp& real = micro ? partial_ : from;
-    const double seconds = costs_.Seconds(real, to, graph_.type(v)) +
+    const double seconds = costs_.Seconds(real, to, graph_.type(v),
+                                          rates_[v.node] == Rate::kMicro) +
                            NumCollectives(real, to) * spec_.rate.collective_s;
     return std::min(seconds, kImpossible) * Weight(v.node);
   }
@@ -351,12 +351,15 @@ class Chooser {
   // Of a node's choice, with all others as they are.
   double CostAround(const Node& node) {
     double cost = Chosen(node.id()).seconds * Weight(node.id());
-    std::set<Value> values;
-    for (Value v : node.inputs()) {
-      if (v.valid()) values.insert(v);
+    for (int i = 0; i < static_cast<int>(node.inputs().size()); ++i) {
+      const Value v = node.input(i);
+      bool is_first = v.valid();
+      for (int j = 0; j < i && is_first; ++j) is_first = node.input(j) != v;
+      if (is_first) cost += ValueCost(v);
     }
-    for (int o = 0; o < node.num_outputs(); ++o) values.insert(node.output(o));
-    for (Value v : values) cost += ValueCost(v);
+    for (int o = 0; o < node.num_outputs(); ++o) {
+      cost += ValueCost(node.output(o));
+    }
     return cost;
   }
 
@@ -365,10 +368,16 @@ class Chooser {
   absl::Status Improve() {
     constexpr int kRounds = 20;
     CountReaders();
+    // Whose cost may have changed since it was looked at.
+    std::vector<bool> is_open(graph_.id_bound(), true);
     for (int round = 0; round < kRounds; ++round) {
       bool changed = false;
       for (const Node* node : graph_.Nodes()) {
-        if (ways_[node->id()].size() > 1) changed |= ImproveNode(*node);
+        if (ways_[node->id()].size() <= 1 || !is_open[node->id()]) continue;
+        is_open[node->id()] = false;
+        if (!ImproveNode(*node)) continue;
+        OpenAround(*node, &is_open);
+        changed = true;
       }
       if (!changed) break;
     }
@@ -385,6 +394,18 @@ class Chooser {
       }
     }
     return absl::OkStatus();
+  }
+
+  // Nodes that share a value with this one.
+  void OpenAround(const Node& node, std::vector<bool>* is_open) const {
+    const auto open_value = [&](Value v) {
+      (*is_open)[v.node] = true;
+      for (auto [reader, position] : graph_.Uses(v)) (*is_open)[reader] = true;
+    };
+    for (Value v : node.inputs()) {
+      if (v.valid()) open_value(v);
+    }
+    for (int o = 0; o < node.num_outputs(); ++o) open_value(node.output(o));
   }
 
   const NdSbp& Found(Value v) const {

@@ -51,11 +51,12 @@ struct ShardingConstraint {
 };
 
 // What a member's kernels do in a second, and what a collective takes beyond
-// its links: its tasks, and ranks that wake each other.
+// its links: its tasks, and ranks that wait for each other. As in Topology, the
+// same on all ranks: one core of Zen 5 (docs/sharding.md).
 struct ComputeRate {
-  double flops_per_s = 8e10;
-  double bytes_per_s = 8e9;
-  double collective_s = 20e-6;
+  double flops_per_s = 2.3e11;  // of products of f32
+  double bytes_per_s = 8e10;    // of passes, read and written
+  double collective_s = 3e-6;
 };
 
 struct ShardingSpec {

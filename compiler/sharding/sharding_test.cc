@@ -163,6 +163,36 @@ TEST(Sharding, WhatNobodySaysIsChosenByCost) {
   EXPECT_EQ(Count(LowerAll(graph, spec, alone)[1], OpId::kSend), 0);
 }
 
+constexpr char kDecoded[] = R"(graph "g" {
+%x = weft.Input() {dtype: u8, shape: [128, 784]}
+%f = Cast(%x) {to: f32}
+%scale = Constant() {value: tensor(f32[], [0.5])}
+%m = Mul(%f, %scale)
+%a = Add(%m, %scale)
+%w = weft.Variable() {dtype: f32, shape: [784, 512]}
+%y = MatMul(%a, %w)
+%s = ReduceSum(%y) {keepdims: 0}
+%o = weft.Output(%s) {name: "s"}
+})";
+
+// Whoever needs all images decodes all, where passes are faster than a gather;
+// the two passes that become one region count as one.
+TEST(Sharding, DataAreDecodedByAllWhoReadThem) {
+  const Graph graph = Parse(kDecoded);
+  ShardingSpec spec = On(MeshOf({{"model", 2}}));
+  spec.topology.mapped_bytes = 4097;
+  spec.constraints = {{Named(graph, "w"), 0, Sbp::Split(1), "test"}};
+  const auto how = [&](const std::string& node) {
+    return How(graph, ChooseSharding(graph, spec).value(), node);
+  };
+  EXPECT_EQ(how("y"), "B, S(1) -> S(1)");
+  EXPECT_EQ(how("f"), "B -> B");
+  EXPECT_EQ(how("a"), "B, B -> B");
+  spec.rate.bytes_per_s = 2e10;
+  EXPECT_EQ(how("y"), "B, S(1) -> S(1)");
+  EXPECT_EQ(how("f"), "S(0) -> S(0)");
+}
+
 TEST(Sharding, TwoAxes) {
   const Graph graph = Parse(kTwoLayers);
   ShardingSpec spec = On(MeshOf({{"rows", 2}, {"columns", 2}}));

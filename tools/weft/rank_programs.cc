@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/pass/pass.h"
 #include "compiler/placement/device_names.h"
+#include "compiler/transforms/dce.h"
 #include "core/base/error.h"
 #include "core/base/pattern.h"
 #include "core/base/status_macros.h"
@@ -154,6 +156,9 @@ absl::Status RankPrograms::SplitValues(Graphs* graphs) {
   const std::vector<int> axes = share_.value_axes();
   if (axes.empty()) return absl::OkStatus();
   Graph& train = graphs->at(kTrain);
+  // What nobody reads, as the gradient of the data, is not to be paid for.
+  PassContext context;
+  WEFT_RETURN_IF_ERROR(CreateDcePass()->Run(train, context).status());
   WEFT_RETURN_IF_ERROR(DecomposeNorms(&train));
   if (share_.placed()) WEFT_RETURN_IF_ERROR(NameStages(graphs));
   ShardingSpec spec = SpecOf(axes);
