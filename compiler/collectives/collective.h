@@ -49,8 +49,8 @@
 // come to an end. The same holds for several collectives where all ranks add
 // those that they share in one order, and for groups that overlap where one
 // order of all collectives of the job contains that of each rank. Passes keep
-// that order possible (compiler/transforms/waves.h), and plans are made by it
-// (compiler/order/linear.h).
+// that order possible (compiler/transforms/waves.h), and the topological order
+// of a graph, by which it is cut and planned, is one (core/graph/graph.h).
 //
 // Passes after this one may make operands and reductions anew, with later ids.
 // Control edges see to it that no order of the nodes blocks: each Send comes

@@ -1,13 +1,11 @@
 #include "compiler/order/linear.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <string>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/channel_name.h"
 #include "core/base/error.h"
 
 namespace weft {
@@ -39,65 +37,6 @@ Key KeyOf(const Partition& parts, int w, uint64_t seed) {
   return {static_cast<int>(work.section), work.phase, klass, position, w};
 }
 
-// What collectives send and receive, in the order in which it was made, for
-// each section and phase: who comes too early waits for its turn.
-class Turns {
- public:
-  explicit Turns(const Partition& parts) : parts_(parts) {
-    for (size_t w = 0; w < parts.works.size(); ++w) {
-      const Work& work = parts.works[w];
-      if (!Takes(work)) continue;
-      to_go_[GroupOf(work)].insert({work.node, static_cast<int>(w)});
-    }
-  }
-
-  // Whether ready work `w` may go now; else it is kept.
-  bool MayGo(int w) {
-    const Work& work = parts_.works[w];
-    if (!Takes(work)) return true;
-    if (to_go_.at(GroupOf(work)).begin()->second == w) return true;
-    waiting_.insert(w);
-    return false;
-  }
-
-  // Whom `w`, which goes, has held up; -1: nobody.
-  int Gone(int w) {
-    const Work& work = parts_.works[w];
-    if (!Takes(work)) return -1;
-    std::set<Turn>& left = to_go_.at(GroupOf(work));
-    left.erase({work.node, w});
-    if (left.empty()) return -1;
-    const int next = left.begin()->second;
-    return waiting_.erase(next) != 0 ? next : -1;
-  }
-
-  // One that goes out of turn, where the turn waits for it; -1: none waits.
-  int OutOfTurn() {
-    if (waiting_.empty()) return -1;
-    const int first = *waiting_.begin();
-    waiting_.erase(waiting_.begin());
-    return first;
-  }
-
- private:
-  using Group = std::pair<int, int>;     // section, phase
-  using Turn = std::pair<int32_t, int>;  // node, work
-
-  static Group GroupOf(const Work& work) {
-    return {static_cast<int>(work.section), work.phase};
-  }
-  bool Takes(const Work& work) const {
-    const bool moves_data =
-        (work.kind == Kind::kSend && !work.operands.empty()) ||
-        (work.kind == Kind::kRecv && !work.results.empty());
-    return moves_data && !CollectiveOf(parts_, work).empty();
-  }
-
-  const Partition& parts_;
-  std::map<Group, std::set<Turn>> to_go_;
-  std::set<int> waiting_;
-};
-
 // Walks back from any work that is not done until one repeats.
 absl::Status CycleError(const Partition& parts, const std::vector<bool>& done) {
   int w = 0;
@@ -128,12 +67,6 @@ absl::Status CycleError(const Partition& parts, const std::vector<bool>& done) {
 
 }  // namespace
 
-std::string CollectiveOf(const Partition& parts, const Work& end) {
-  if (end.channel < 0) return "";
-  const ChannelParts name = PartsOf(parts.channels[end.channel].name());
-  return name.agreed.empty() ? "" : absl::StrCat(name.stem, "#", name.agreed);
-}
-
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -147,34 +80,23 @@ absl::StatusOr<std::vector<int>> LinearOrder(const Partition& parts,
   std::vector<int> missing(n, 0);
   std::vector<std::vector<int>> next(n);
   std::set<Key> ready;
-  Turns turns(parts);
-  const auto is_ready = [&](int w) {
-    if (turns.MayGo(w)) ready.insert(KeyOf(parts, w, seed));
-  };
   for (int w = 0; w < n; ++w) {
     for (int p : PredecessorsOf(parts, w)) {
       next[p].push_back(w);
       ++missing[w];
     }
-    if (missing[w] == 0) is_ready(w);
+    if (missing[w] == 0) ready.insert(KeyOf(parts, w, seed));
   }
   std::vector<int> order;
   std::vector<bool> done(n, false);
-  while (true) {
-    if (ready.empty()) {
-      const int early = turns.OutOfTurn();
-      if (early < 0) break;
-      ready.insert(KeyOf(parts, early, seed));
-    }
-    const int w = std::get<4>(*ready.begin());
+  while (!ready.empty()) {
+    int w = std::get<4>(*ready.begin());
     ready.erase(ready.begin());
     order.push_back(w);
     done[w] = true;
     for (int s : next[w]) {
-      if (--missing[s] == 0) is_ready(s);
+      if (--missing[s] == 0) ready.insert(KeyOf(parts, s, seed));
     }
-    const int held_up = turns.Gone(w);
-    if (held_up >= 0) ready.insert(KeyOf(parts, held_up, seed));
   }
   if (static_cast<int>(order.size()) < n) return CycleError(parts, done);
   return order;

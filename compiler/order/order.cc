@@ -139,6 +139,14 @@ class Orderer {
     return channel.copies() == 1 && plan::CarriedBytes(channel) != 0;
   }
 
+  // The collective that a channel belongs to: all that
+  // its ranks agreed on. Empty: none.
+  std::string CollectiveOf(const Work& end) const {
+    if (end.kind != Kind::kPost && end.kind != Kind::kSend) return "";
+    const ChannelParts name = PartsOf(parts_.channels[end.channel].name());
+    return name.agreed.empty() ? "" : absl::StrCat(name.stem, "#", name.agreed);
+  }
+
   void ScheduleReceives() {
     // The last chains so far, by the last work of each; of the sections before,
     // too.
@@ -150,7 +158,7 @@ class Orderer {
       const Work& first = parts_.works[unit.works[0]];
       if (unit.section != section) of_section = last;
       section = unit.section;
-      const std::string collective = CollectiveOf(parts_, first);
+      const std::string collective = CollectiveOf(first);
       if (!collective.empty()) begins.try_emplace(collective, before_last);
       if (first.kind == Kind::kPost) {
         int after = first.late ? before_last : of_section;

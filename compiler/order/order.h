@@ -32,7 +32,8 @@
 //   after that chain anyway.
 // - All POSTs of a collective follow the last chain but one before the rank's
 //   first SEND or POST of it: all ranks do those that they share in one order
-//   (linear.h), and none waits for one that comes later.
+//   (that of the graph, core/graph/graph.h), and none waits for one that comes
+//   later.
 // - Other POSTs follow the last chain of the section before theirs: who waits
 //   for a SEND that comes after the micro-batches does so, too.
 // So these edges block nothing.

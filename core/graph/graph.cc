@@ -177,6 +177,65 @@ absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder() const {
   return TopologicalOrder(place);
 }
 
+namespace {
+
+// Those that exchange something with other ranks, in their own order: who is
+// ready before its turn waits for it.
+class Turns {
+ public:
+  // `in_order`: of the nodes that take turns, ids.
+  Turns(int32_t id_bound, std::vector<int32_t> in_order)
+      : in_order_(std::move(in_order)), state_(id_bound, State::kFree) {
+    for (int32_t id : in_order_) state_[id] = State::kComing;
+  }
+
+  // Whether a node that is ready may go; else it is kept.
+  bool MayGo(int32_t id) {
+    if (state_[id] == State::kFree || in_order_[next_] == id) return true;
+    state_[id] = State::kWaiting;
+    ++waiting_;
+    return false;
+  }
+
+  // Whom `id`, which has gone, kept waiting; -1: nobody.
+  int32_t Gone(int32_t id) {
+    if (state_[id] == State::kFree) return -1;
+    state_[id] = State::kGone;
+    while (next_ < in_order_.size() && HasGone()) ++next_;
+    return next_ < in_order_.size() && IsWaiting() ? Take(next_) : -1;
+  }
+
+  // The first that waits goes where the one before it can't; -1: none waits.
+  int32_t OutOfTurn() {
+    if (waiting_ == 0) return -1;
+    size_t at = next_;
+    while (state_[in_order_[at]] != State::kWaiting) ++at;
+    return Take(at);
+  }
+
+ private:
+  enum class State : uint8_t { kFree, kComing, kWaiting, kGone };
+
+  bool HasGone() const { return state_[in_order_[next_]] == State::kGone; }
+  bool IsWaiting() const { return state_[in_order_[next_]] == State::kWaiting; }
+  int32_t Take(size_t at) {
+    --waiting_;
+    state_[in_order_[at]] = State::kComing;
+    return in_order_[at];
+  }
+
+  const std::vector<int32_t> in_order_;
+  size_t next_ = 0;  // in it: who has not gone
+  int waiting_ = 0;
+  std::vector<State> state_;  // by node
+};
+
+bool TakesTurns(const Node& node) {
+  return node.Is(OpId::kSend) || node.Is(OpId::kRecv);
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder(
     absl::Span<const int32_t> place) const {
   const auto for_edges = [](const Node& node, const auto& visit) {
@@ -200,7 +259,17 @@ absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder(
   std::vector<int> next(begin.begin(), begin.end() - 1);
   using Ready = std::pair<int32_t, int32_t>;  // place, id
   std::priority_queue<Ready, std::vector<Ready>, std::greater<Ready>> ready;
-  const auto is_ready = [&](int32_t id) { ready.push({place[id], id}); };
+  std::vector<int32_t> in_order;
+  for (const Node* node : nodes) {
+    if (TakesTurns(*node)) in_order.push_back(node->id());
+  }
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [&](int32_t a, int32_t b) { return place[a] < place[b]; });
+  Turns turns(id_bound(), std::move(in_order));
+  const auto push = [&](int32_t id) { ready.push({place[id], id}); };
+  const auto is_ready = [&](int32_t id) {
+    if (turns.MayGo(id)) push(id);
+  };
   for (const Node* node : nodes) {
     for_edges(*node,
               [&](int32_t from) { successors[next[from]++] = node->id(); });
@@ -208,10 +277,17 @@ absl::StatusOr<std::vector<const Node*>> Graph::TopologicalOrder(
   }
   std::vector<const Node*> order;
   order.reserve(num_live_);
-  while (!ready.empty()) {
+  while (true) {
+    if (ready.empty()) {
+      const int32_t early = turns.OutOfTurn();
+      if (early < 0) break;
+      push(early);
+    }
     const int32_t id = ready.top().second;
     ready.pop();
     order.push_back(node(id));
+    const int32_t kept = turns.Gone(id);
+    if (kept >= 0) push(kept);
     for (int i = begin[id]; i < begin[id + 1]; ++i) {
       if (--missing[successors[i]] == 0) is_ready(successors[i]);
     }

@@ -118,8 +118,10 @@ class Graph {
   std::vector<const Node*> Nodes() const;
   std::vector<Node*> Nodes();
 
-  // Data and control predecessors first; among the ready, the smallest id.
-  // kBadGraph names a cycle's nodes.
+  // Data and control predecessors first; among the ready, the smallest id. What
+  // ranks exchange (weft.Send, weft.Recv) comes in the order of ids as far as
+  // edges let it: it was made in one order on all ranks, and a pass that finds
+  // more to do on one of them leaves it so. kBadGraph names a cycle's nodes.
   absl::StatusOr<std::vector<const Node*>> TopologicalOrder() const;
   // The same; among the ready, the smallest place, then the smallest id.
   // Pre-condition: one place for each id.

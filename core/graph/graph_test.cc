@@ -65,6 +65,35 @@ TEST(GraphTest, TopologicalOrderTakesSmallestReadyId) {
   EXPECT_EQ(names, (std::vector<std::string>{"x", "late", "a", "y"}));
 }
 
+// What the first sends is made anew, with a late id; the second is ready
+// before.
+TEST(GraphTest, TopologicalOrderKeepsThatOfChannels) {
+  Graph g("g");
+  const auto send = [&g](const char* name, Node* of) {
+    return *g.Add("weft.Send", name, {of->output(0)},
+                  {{"channel", name}, {"peer", 1}, {"rate", "micro"}});
+  };
+  const auto names = [&g] {
+    std::string out;
+    const auto order = g.TopologicalOrder();
+    EXPECT_TRUE(order.ok()) << order.status();
+    for (const Node* n : *order) absl::StrAppend(&out, n->name(), " ");
+    return out;
+  };
+  Node* x = Input(&g, "x", {2});
+  Node* first = send("first", x);
+  Node* second = send("second", x);
+  Node* third = send("third", x);
+  Node* late = *g.Add("Relu", "late", {x->output(0)});
+  ASSERT_TRUE(g.SetInput(first->id(), 0, late->output(0)).ok());
+  EXPECT_EQ(names(), "x late first second third ");
+  // Edges come first.
+  g.AddControlInput(late->id(), second->id());
+  EXPECT_EQ(names(), "x second late first third ");
+  g.AddControlInput(second->id(), third->id());
+  EXPECT_EQ(names(), "x third second late first ");
+}
+
 TEST(GraphTest, CycleIsNamed) {
   Graph g("g");
   Node* x = Input(&g, "x", {2});
