@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "core/actor/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -87,50 +86,6 @@ INSTANTIATE_TEST_SUITE_P(All, SessionMatrix,
                                             ::testing::Values(0, 1),
                                             ::testing::Values(1, 2, 3, 4, 6, 8),
                                             ::testing::Values(1, 3)));
-
-// Sources and sinks that note their acts in one text.
-class Noted : public SourceReader, public SinkConsumer {
- public:
-  absl::Status Fill(uint64_t step, uint32_t,
-                    absl::Span<const HostTensor>) override {
-    notes += absl::StrCat(" fill ", step);
-    return absl::OkStatus();
-  }
-  absl::Status Consume(uint64_t step, uint32_t,
-                       absl::Span<const HostTensor>) override {
-    notes += absl::StrCat(" use ", step);
-    return absl::OkStatus();
-  }
-  std::string notes;
-};
-
-// ACKs are taken when no REQ is left: "use" is told by one, "fill" lets the
-// next value go only once its copy is free.
-TEST(SessionTest, WhatIsReadyGoesBeforeWhatIsFree) {
-  SessionOptions options;
-  options.periods_in_flight = 4;
-  Fixture f({}, /*signals=*/false, options);
-  PlanBuilder b("pass");
-  const uint32_t host = b.AddDevice("fake:0", true);
-  const uint32_t io = b.AddStream("io", host, 0, false);
-  const uint32_t x = b.AddRegister("x", host, {kWidth}, /*copies=*/2);
-  const uint32_t y = b.AddRegister("y", host, {kWidth}, /*copies=*/2);
-  const uint32_t source = b.AddTask(Task::SOURCE, "data", io, 1, "data");
-  b.Output(source, x);
-  const uint32_t twice = b.AddTask(Task::COMPUTE, "twice", io);
-  b.Input(twice, x).Output(twice, y);
-  b.Launch(twice, WEFT_OP_ADD, {In(0), In(0)}, {Out(0)});
-  const uint32_t sink = b.AddTask(Task::SINK, "loss", io, 1, "loss");
-  b.Input(sink, y);
-  Noted noted;
-  f.bindings.sources["data"] = &noted;
-  f.bindings.sinks["loss"] = &noted;
-  const absl::Status loaded = f.session->LoadProgram(b.Build(), f.bindings);
-  ASSERT_TRUE(loaded.ok()) << loaded;
-  f.Run("pass", 0, 4);
-  EXPECT_EQ(noted.notes,
-            " fill 0 fill 1 use 0 use 1 fill 2 fill 3 use 2 use 3");
-}
 
 TEST(SessionTest, ProgramsSwitchOnTheSameState) {
   Fixture f;

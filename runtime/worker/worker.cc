@@ -56,7 +56,7 @@ Worker::Worker(const Config& config, actor::ActorTable table)
       executor_(*config.executor),
       table_(std::move(table)),
       local_(table_.queue_bound() + kControlMessages),
-      acks_(table_.queue_bound() + kControlMessages),
+      acks_last_(&local_, table_.queue_bound() + kControlMessages),
       effects_(table_.effects_size(), &local_),
       slow_(table_.size()),
       reads_data_(
@@ -109,7 +109,11 @@ void Worker::Begin(uint64_t first_step) {
 void Worker::Run() {
   const uint64_t begin_ns = profile_ != nullptr ? NowNs() : 0;
   while (true) {
-    TakeMessages();
+    if (config_.wire != nullptr) {
+      TakeAcksLast();
+    } else {
+      while (!local_.empty()) Deliver(local_.Pop());
+    }
     if (ABSL_PREDICT_FALSE(!put_off_.empty())) {
       Try(TakePutOff());
       continue;
@@ -139,21 +143,10 @@ void Worker::Run() {
   Report(MessageKind::kStop);
 }
 
-// ACKs last: what they give back is needed later than what REQs give, and what
-// other ranks wait for is sent before.
-inline void Worker::TakeMessages() {
-  while (true) {
-    while (!local_.empty()) {
-      const Message& message = local_.Pop();
-      if (message.kind == MessageKind::kAck) {
-        acks_.Push(message);
-      } else {
-        Deliver(message);
-      }
-    }
-    if (acks_.empty()) return;
-    Deliver(acks_.Pop());
-  }
+// A function of its own: the loop of a worker without other ranks is as short
+// as it can be.
+ABSL_ATTRIBUTE_NOINLINE void Worker::TakeAcksLast() {
+  acks_last_.TakeAll([this](const Message& message) { Deliver(message); });
 }
 
 // `message` lies in the queue and is not looked at after the first act, whose
@@ -177,7 +170,7 @@ bool Worker::GoesAhead(uint32_t i) {
     return !reads_data_[actor];
   };
   const bool others =
-      !local_.empty() || !acks_.empty() ||
+      !local_.empty() || !acks_last_.empty() ||
       (reads_data_[i] &&
        (std::any_of(put_off_.begin(), put_off_.end(), is_awaited) || Poll()));
   if (!others) {

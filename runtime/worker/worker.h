@@ -9,17 +9,16 @@
 //     other ranks, by way of the wire ---------------------> local queue
 //     other workers, control ----------> mailbox ----------> local queue
 //
-// Of these ACKs are taken last, so that what is on its way to another rank goes
-// before what frees memory. Taking one message changes one actor; then the
-// actor that may act, if there is one, acts: its launches, then its messages.
-// Between acts the worker polls: after 64 acts, and after one that gave a
-// device something to do; where there is a wire, only when some microsecond has
-// passed. There, too, an actor whose last act took long lets all others go
-// first that can act, and what they have for other ranks is sent before. One
-// that reads data ahead lets these go first, too, and what has come in: it has
-// the time in which the worker would wait for other ranks. With nothing to do
-// the worker spins a little, or where there are more threads than cores lets
-// others run, then sleeps on its futex word.
+// Among ranks, ACKs are taken last (acks_last.h). Taking one message changes
+// one actor; then the actor that may act, if there is one, acts: its launches,
+// then its messages. Between acts the worker polls: after 64 acts, and after
+// one that gave a device something to do; where there is a wire, only when some
+// microsecond has passed. There, too, an actor whose last act took long lets
+// all others go first that can act, and what they have for other ranks is sent
+// before. One that reads data ahead lets these go first, too, and what has come
+// in: it has the time in which the worker would wait for other ranks. With
+// nothing to do the worker spins a little, or where there are more threads than
+// cores lets others run, then sleeps on its futex word.
 //
 //   Worker worker(config);
 //   worker.Begin(/*first_step=*/0);
@@ -62,6 +61,7 @@
 #include "runtime/observe/profile.h"
 #include "runtime/observe/trace.h"
 #include "runtime/wire/wire.h"
+#include "runtime/worker/acks_last.h"
 
 namespace weft::runtime {
 
@@ -174,7 +174,7 @@ class Worker {
   static constexpr uint64_t kFirstNapNs = 20'000;
   static constexpr uint64_t kLongestNapNs = 200'000;
 
-  void TakeMessages();
+  void TakeAcksLast();
   void Deliver(const actor::Message& message);
   void Try(uint32_t actor);
   // Before an act that will take long: false puts it off.
@@ -240,7 +240,7 @@ class Worker {
   // Same-stream messages go straight into it: nothing takes them out before
   // the launch has returned.
   actor::MessageQueue local_;
-  actor::MessageQueue acks_;  // taken out of it, and put off
+  AcksLast acks_last_;  // of it, among ranks
   actor::Effects effects_;
   std::vector<uint8_t> slow_;      // by actor: its last act took long
   std::vector<bool> reads_data_;   // by actor
