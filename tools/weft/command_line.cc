@@ -117,9 +117,12 @@ Command* Command::Chosen() {
   return this;
 }
 
-CommandLine::CommandLine(const std::string& name, const std::string& help)
+CommandLine::CommandLine(const std::string& name, const std::string& help,
+                         const std::string& version)
     : app_(std::make_unique<CLI::App>(help, name)) {
   app_->allow_extras();
+  app_->set_version_flag("--version", absl::StrCat(name, " ", version),
+                         "Print the version and exit");
   root_.reset(new Command(app_.get()));
 }
 
@@ -145,6 +148,10 @@ absl::Status CommandLine::Parse(std::vector<std::string> args, bool* done) {
     app_->parse(args);
   } catch (const CLI::CallForHelp&) {
     std::fputs(app_->help().c_str(), stdout);  // of the one that is chosen
+    *done = true;
+    return absl::OkStatus();
+  } catch (const CLI::CallForVersion& version) {
+    std::fprintf(stdout, "%s\n", version.what());
     *done = true;
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {

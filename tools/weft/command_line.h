@@ -72,7 +72,9 @@ class Command {
 
 class CommandLine {
  public:
-  CommandLine(const std::string& name, const std::string& help);
+  // `version`: what --version prints after the name.
+  CommandLine(const std::string& name, const std::string& help,
+              const std::string& version);
   ~CommandLine();
 
   Command* Add(const std::string& name, const std::string& help,
@@ -80,7 +82,7 @@ class CommandLine {
     return root_->Add(name, help, example);
   }
 
-  // Parses and runs. Help goes to stdout and is a success.
+  // Parses and runs. Help and version go to stdout and are a success.
   absl::Status ParseAndRun(std::vector<std::string> args);
   int Main(int argc, char** argv);
   // Of Main.

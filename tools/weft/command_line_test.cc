@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class CommandLineTest : public ::testing::Test {
  protected:
-  CommandLineTest() : line_("tool", "A tool.") {
+  CommandLineTest() : line_("tool", "A tool.", "1.2") {
     Command* train = line_.Add("train", "Trains.", "tool train job");
     train->Positional("job", &job_, "the job");
     train->Option("--set", &sets_, "a field");
@@ -118,6 +118,13 @@ TEST_F(CommandLineTest, CommandsNest) {
 TEST_F(CommandLineTest, HelpIsASuccess) {
   EXPECT_TRUE(line_.ParseAndRun({"--help"}).ok());
   EXPECT_TRUE(line_.ParseAndRun({"train", "--help"}).ok());
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(CommandLineTest, TheVersionIsALine) {
+  testing::internal::CaptureStdout();
+  EXPECT_TRUE(line_.ParseAndRun({"--version"}).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "tool 1.2\n");
   EXPECT_EQ(runs_, 0);
 }
 

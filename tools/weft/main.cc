@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <string>
 
 #include "core/base/clock.h"
 #include "core/base/env.h"
+#include "core/base/version.h"
 #include "glog/logging.h"
 #include "tools/weft/address_space.h"
 #include "tools/weft/command_line.h"
@@ -63,7 +65,8 @@ int main(int argc, char** argv) {
       "plugin's, 6 the data's\n"
       "or a checkpoint's, 7 that of a loss that is not finite, 138 a lost "
       "peer's, 141 a\n"
-      "reader's who went away (| head), 1 any other's.");
+      "reader's who went away (| head), 1 any other's.",
+      std::string(weft::kVersion));
   weft::AddTrainCommands(&line, &context);
   weft::AddRunCommand(&line, &context);
   weft::AddProfileCommand(&line, &context);
