@@ -22,24 +22,20 @@ struct LocalOp {
   }
 };
 
-// Operands and results that memory does not see.
-struct Fused {
-  std::vector<size_t> inputs, outputs;
-};
-
-double SecondsOf(const OpView& op, const Fused& fused,
-                 const ComputeRate& rate) {
-  Cost cost;
-  if (op.schema().cost != nullptr) {
-    cost = op.schema().cost(op);
-  } else {
-    for (const TensorType& t : op.inputs()) cost.bytes += t.num_bytes();
-    for (const TensorType& t : op.outputs()) cost.bytes += t.num_bytes();
+// What is made of multiply-adds of blocks.
+bool IsProduct(const OpSchema& schema) {
+  switch (schema.id) {
+    case OpId::kMatMul:
+    case OpId::kGemm:
+    case OpId::kConv:
+    case OpId::kConvGradInput:
+    case OpId::kConvGradWeights:
+    case OpId::kSelfAttention:
+    case OpId::kSelfAttentionGrad:
+      return true;
+    default:
+      return false;
   }
-  for (size_t i : fused.inputs) cost.bytes -= op.inputs()[i].num_bytes();
-  for (size_t o : fused.outputs) cost.bytes -= op.outputs()[o].num_bytes();
-  return cost.flops / rate.flops_per_s +
-         std::max(0.0, cost.bytes) / rate.bytes_per_s;
 }
 
 NodeSharding Empty(const Node& node) {
@@ -107,12 +103,27 @@ bool Candidates::IsFused(Value v) const {
   return fuses(reader) && reader.output_type(0).shape == graph_.type(v).shape;
 }
 
+double Candidates::SecondsOf(const OpView& op, const Fused& fused,
+                             const ComputeRate& rate) {
+  Cost cost;
+  if (op.schema().cost != nullptr) {
+    cost = op.schema().cost(op);
+  } else {
+    for (const TensorType& t : op.inputs()) cost.bytes += t.num_bytes();
+    for (const TensorType& t : op.outputs()) cost.bytes += t.num_bytes();
+  }
+  for (size_t i : fused.inputs) cost.bytes -= op.inputs()[i].num_bytes();
+  for (size_t o : fused.outputs) cost.bytes -= op.outputs()[o].num_bytes();
+  const double flops_per_s =
+      IsProduct(op.schema()) ? rate.flops_per_s : rate.other_flops_per_s;
+  return std::max(cost.flops / flops_per_s, cost.bytes / rate.bytes_per_s);
+}
+
 bool Candidates::IsMicro(Value v) const {
   return v.valid() && rates_[v.node] == Rate::kMicro;
 }
 
-absl::StatusOr<std::vector<NodeSharding>> Candidates::Of(
-    const Node& node) const {
+absl::StatusOr<std::vector<NodeSharding>> Candidates::Of(const Node& node) {
   if (spec_.shares_micro_batches &&
       (rates_[node.id()] == Rate::kMicro || node.Is(OpId::kAccumulate))) {
     return OfMicroBatches(node);
@@ -217,8 +228,46 @@ bool Candidates::Agrees(const Node& node, const OpSignature& signature,
   return true;
 }
 
-std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
+Candidates::Fused Candidates::FusedOf(const Node& node) const {
+  Fused fused;
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    if (IsFused(node.input(static_cast<int>(i)))) fused.inputs.push_back(i);
+  }
+  for (int o = 0; o < node.num_outputs(); ++o) {
+    if (IsFused(node.output(o))) fused.outputs.push_back(o);
+  }
+  return fused;
+}
+
+bool Candidates::IsAlike(const Known& known, const Node& node,
+                         const Fused& fused) const {
+  const Node& other = *known.node;
+  const OpView a = graph_.View(other), b = graph_.View(node);
+  if (a.inputs() != b.inputs() || a.outputs() != b.outputs()) return false;
+  for (int i = 0; i < static_cast<int>(node.inputs().size()); ++i) {
+    if (node.input(i).valid() != other.input(i).valid()) return false;
+  }
+  return fused.inputs == known.fused.inputs &&
+         fused.outputs == known.fused.outputs && other.attrs() == node.attrs();
+}
+
+std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) {
   if (!splits_) return {AllBroadcast(node)};
+  const Fused fused = FusedOf(node);
+  // What is said of state differs from node to node.
+  if (node.num_updated() != 0 && !said_.empty()) return MakeWays(node, fused);
+  constexpr size_t kMostKnown = 16;
+  std::vector<Known>& known = known_[node.schema().id];
+  for (auto it = known.rbegin(); it != known.rend(); ++it) {
+    if (IsAlike(*it, node, fused)) return it->ways;
+  }
+  if (known.size() == kMostKnown) known.erase(known.begin());
+  known.push_back({&node, fused, MakeWays(node, fused)});
+  return known.back().ways;
+}
+
+std::vector<NodeSharding> Candidates::MakeWays(const Node& node,
+                                               const Fused& fused) const {
   std::vector<std::pair<NodeSharding, LocalOp>> ways;
   ways.emplace_back(Empty(node), LocalOp{node.attrs(),
                                          {graph_.View(node).inputs().begin(),
@@ -244,13 +293,6 @@ std::vector<NodeSharding> Candidates::OfSignatures(const Node& node) const {
       }
     }
     ways = std::move(more);
-  }
-  Fused fused;
-  for (size_t i = 0; i < node.inputs().size(); ++i) {
-    if (IsFused(node.input(static_cast<int>(i)))) fused.inputs.push_back(i);
-  }
-  for (int o = 0; o < node.num_outputs(); ++o) {
-    if (IsFused(node.output(o))) fused.outputs.push_back(o);
   }
   std::vector<NodeSharding> out;
   for (auto& [sharding, op] : ways) {

@@ -27,10 +27,27 @@ class Candidates {
              const std::vector<Rate>& rates, const std::map<Value, Said>& said);
 
   // At least one. kBadGraph where what is said of a variable leaves none.
-  absl::StatusOr<std::vector<NodeSharding>> Of(const Node& node) const;
+  absl::StatusOr<std::vector<NodeSharding>> Of(const Node& node);
 
  private:
-  std::vector<NodeSharding> OfSignatures(const Node& node) const;
+  // Operands and results that memory does not see.
+  struct Fused {
+    std::vector<size_t> inputs, outputs;
+  };
+  // Layers are alike: the ways of an op on these types.
+  struct Known {
+    const Node* node = nullptr;
+    Fused fused;
+    std::vector<NodeSharding> ways;
+  };
+
+  std::vector<NodeSharding> OfSignatures(const Node& node);
+  std::vector<NodeSharding> MakeWays(const Node& node,
+                                     const Fused& fused) const;
+  bool IsAlike(const Known& known, const Node& node, const Fused& fused) const;
+  Fused FusedOf(const Node& node) const;
+  static double SecondsOf(const OpView& op, const Fused& fused,
+                          const ComputeRate& rate);
   std::vector<NodeSharding> OfMicroBatches(const Node& node) const;
   std::vector<NodeSharding> OfVariable(const Node& node,
                                        const Said& said) const;
@@ -47,8 +64,9 @@ class Candidates {
   const ShardingSpec& spec_;
   const std::vector<Rate>& rates_;
   const std::map<Value, Said>& said_;
-  std::vector<int> groups_;  // of splits that some node has
-  bool splits_ = true;       // anything at all
+  std::map<OpId, std::vector<Known>> known_;  // the last few
+  std::vector<int> groups_;                   // of splits that some node has
+  bool splits_ = true;                        // anything at all
 };
 
 }  // namespace weft

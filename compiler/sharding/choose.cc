@@ -32,7 +32,7 @@ class Chooser {
   absl::StatusOr<Sharding> Run() {
     WEFT_ASSIGN_OR_RETURN(rates_, InferRates(graph_));
     WEFT_RETURN_IF_ERROR(TakeConstraints());
-    const Candidates candidates(graph_, spec_, rates_, of_variables_);
+    Candidates candidates(graph_, spec_, rates_, of_variables_);
     ways_.resize(graph_.id_bound());
     choice_.assign(graph_.id_bound(), 0);
     for (const Node* node : graph_.Nodes()) {

@@ -197,9 +197,9 @@ double MinSum::Size(const std::vector<int>& core) const {
 void MinSum::ImproveTogether(const std::vector<int>& core,
                              std::vector<int>* choice) const {
   // Others are held in each round, so one that does not help says little.
-  constexpr int kRounds = 16, kInVain = 2;
+  constexpr int kRounds = 16, kInVain = 3;
   // Of entries of tables, over all rounds: some tens of milliseconds.
-  constexpr double kMostWork = 1e7;
+  constexpr double kMostWork = 5e6;
   const double size = Size(core);
   std::vector<int> times(costs_.size(), 0);
   double least = Total(core, *choice);

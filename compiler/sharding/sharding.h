@@ -10,12 +10,13 @@
 //
 // Candidates of a node are its signatures (core/ops/signatures.h), one for each
 // axis, at most 64: those whose kernels cost least. A node costs what its
-// kernel takes on a member's parts, by the flops and bytes of its schema; a
-// value costs the boxing (compiler/boxing) to each way in which it is read,
-// once for each way; both count once a micro-batch where the node acts so
-// often. The choice is exact for chains and trees of candidates (min_sum.h);
-// then, and for all else, nodes change their choice one at a time while that
-// helps. Among equals the first: B of all, and the order of the schemas.
+// kernel takes on a member's parts, by the flops or the bytes of its schema,
+// whichever takes longer; a value costs the boxing (compiler/boxing) to each
+// way in which it is read, once for each way; both count once a micro-batch
+// where the node acts so often. The choice is exact for chains and trees of
+// candidates, and improved elsewhere, many at a time (min_sum.h); then nodes
+// change their choice one at a time while that helps. Among equals the first: B
+// of all, and the order of the schemas.
 //
 // A variable that is updated lies as its update has it. What the user says of
 // another value holds for what its readers get: the node that makes it is free,
@@ -54,8 +55,9 @@ struct ShardingConstraint {
 // its links: its tasks, and ranks that wait for each other. As in Topology, the
 // same on all ranks: one core of Zen 5 (docs/sharding.md).
 struct ComputeRate {
-  double flops_per_s = 2.3e11;  // of products of f32
-  double bytes_per_s = 8e10;    // of passes, read and written
+  double flops_per_s = 2.3e11;      // of products of f32
+  double other_flops_per_s = 4e10;  // of all else
+  double bytes_per_s = 8e10;        // of passes, read and written
   double collective_s = 3e-6;
 };
 
