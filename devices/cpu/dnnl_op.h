@@ -29,9 +29,11 @@
 #error "to be included before target.h: see there"
 #endif
 
+#include <array>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -110,6 +112,26 @@ class DnnlOp {
   std::vector<Operand> operands_;
   mutable std::mutex mu_;
   mutable std::vector<std::unique_ptr<Context>> idle_;
+};
+
+// One op for each shape of the blocks that a kernel cuts its work into.
+class DnnlOps {
+ public:
+  using Shape = std::array<int64_t, 3>;
+
+  // The op of `shape`; `make()` gives it where it is the first of it.
+  template <class Make>
+  const DnnlOp* Of(const Shape& shape, const Make& make) {
+    std::unique_ptr<DnnlOp>& op = ops_[shape];
+    if (op == nullptr) op = make();
+    return op.get();
+  }
+  void Prepare() {
+    for (auto& [shape, op] : ops_) op->Prepare();
+  }
+
+ private:
+  std::map<Shape, std::unique_ptr<DnnlOp>> ops_;
 };
 
 }  // namespace weft_cpu

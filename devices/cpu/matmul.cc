@@ -170,9 +170,7 @@ class DnnlProduct final : public Kernel {
     }
   }
 
-  void Prepare() override {
-    for (Shape& shape : shapes_) shape.op->Prepare();
-  }
+  void Prepare() override { ops_.Prepare(); }
 
   void Run(const Args& a) const override {
     char* y = a.Output<char>(0);
@@ -192,11 +190,6 @@ class DnnlProduct final : public Kernel {
   }
 
  private:
-  // Blocks of one shape share a primitive.
-  struct Shape {
-    int64_t lead, rows, columns;
-    std::unique_ptr<DnnlOp> op;
-  };
   struct Block {
     const DnnlOp* op;  // null: by dnnl_sgemm
     int64_t rows, columns;
@@ -215,16 +208,11 @@ class DnnlProduct final : public Kernel {
       blocks_.push_back({nullptr, rows, columns, a, b, y, column, 0});
       return;
     }
-    auto it = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& s) {
-      return s.lead == lead && s.rows == rows && s.columns == columns;
+    const DnnlOp* const op = ops_.Of({lead, rows, columns}, [&] {
+      return MakePrimitive(lead, rows, columns);
     });
-    if (it == shapes_.end()) {
-      it = shapes_.insert(
-          it, {lead, rows, columns, MakePrimitive(lead, rows, columns)});
-    }
-    blocks_.push_back(
-        {it->op.get(), rows, columns, a, b, y, column, workspace});
-    workspace += it->op->workspace_bytes();
+    blocks_.push_back({op, rows, columns, a, b, y, column, workspace});
+    workspace += op->workspace_bytes();
   }
 
   std::unique_ptr<DnnlOp> MakePrimitive(int64_t lead, int64_t rows,
@@ -319,7 +307,7 @@ class DnnlProduct final : public Kernel {
   bool bias_ = false;   // the addend is oneDNN's bias
   bool sgemm_ = false;  // no primitives
   bool whole_run_ = false;
-  std::vector<Shape> shapes_;
+  DnnlOps ops_;
   std::vector<Block> blocks_;
 };
 

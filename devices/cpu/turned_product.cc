@@ -60,9 +60,7 @@ class TurnedProduct final : public Kernel {
   // Whether oneDNN has its fast products for all blocks.
   bool fast() const { return fast_; }
 
-  void Prepare() override {
-    for (Shape& shape : shapes_) shape.op->Prepare();
-  }
+  void Prepare() override { ops_.Prepare(); }
 
   void Run(const Args& a) const override {
     const int64_t blocks = static_cast<int64_t>(blocks_.size());
@@ -74,11 +72,6 @@ class TurnedProduct final : public Kernel {
   }
 
  private:
-  // Blocks of as many rows share a primitive.
-  struct Shape {
-    int64_t rows;
-    std::unique_ptr<DnnlOp> op;
-  };
   struct Block {
     const DnnlOp* op;
     int64_t first, rows;             // of w
@@ -86,15 +79,12 @@ class TurnedProduct final : public Kernel {
   };
 
   void AddBlock(int64_t first, int64_t rows) {
-    auto it = std::find_if(shapes_.begin(), shapes_.end(),
-                           [&](const Shape& s) { return s.rows == rows; });
-    if (it == shapes_.end()) {
-      it = shapes_.insert(it, {rows, MakePrimitive(rows)});
-    }
-    Block block{it->op.get(), first, rows, workspace};
+    const DnnlOp* const op =
+        ops_.Of({rows, k_, m_}, [&] { return MakePrimitive(rows); });
+    Block block{op, first, rows, workspace};
     workspace += Align64(static_cast<uint64_t>(rows * m_) * sizeof(float));
     block.workspace = workspace;
-    workspace += it->op->workspace_bytes();
+    workspace += op->workspace_bytes();
     blocks_.push_back(block);
   }
 
@@ -134,7 +124,7 @@ class TurnedProduct final : public Kernel {
   const int64_t m_, n_, k_;
   const Epilogue after_;
   bool fast_ = true;
-  std::vector<Shape> shapes_;
+  DnnlOps ops_;
   std::vector<Block> blocks_;
 };
 
