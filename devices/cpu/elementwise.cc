@@ -42,9 +42,36 @@ int64_t Lcm(int64_t a, int64_t b) {
 // about 16 lines at a time.
 constexpr int64_t kFarBytes = int64_t{2} << 20;
 
+// One loop over operands and a result that are as they lie: of what is small a
+// launch takes longer than the loop.
+class OneLoop final : public Kernel {
+ public:
+  OneLoop(decltype(ElementLoop::run) loop, const int (&operands)[3],
+          int64_t width, int64_t count, int64_t part)
+      : loop_(loop), width_(width), count_(count), part_(part) {
+    std::copy(std::begin(operands), std::end(operands), operands_);
+  }
+
+  void Run(const Args& a) const override {
+    ParallelBlocks(count_, part_, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * width_;
+      loop_(a.Output<char>(0) + at, a.Input<char>(operands_[0]) + at,
+            a.Input<char>(operands_[1]) + at, a.Input<char>(operands_[2]) + at,
+            end - begin);
+    });
+  }
+
+ private:
+  const decltype(ElementLoop::run) loop_;
+  int operands_[3];  // inputs; of those that the loop does not take, 0
+  const int64_t width_, count_, part_;
+};
+
 class ElementKernel final : public Kernel {
  public:
   bool Build(const Op& op, const ElementProgram& program);
+  // The same as one loop; null where it is more than that.
+  std::unique_ptr<Kernel> AsOneLoop() const;
   void Run(const Args& a) const override;
 
  private:
@@ -469,6 +496,21 @@ void ElementKernel::ChooseParts() {
   workspace = static_cast<uint64_t>(parts * slots_ * kBlockBytes);
 }
 
+std::unique_ptr<Kernel> ElementKernel::AsOneLoop() const {
+  const bool as_they_lie =
+      std::all_of(inputs_.begin(), inputs_.end(), [](const Input& input) {
+        return input.read == Read::kDense && input.load == nullptr;
+      });
+  if (code_.size() != 1 || !as_they_lie || slots_ != 0 || constants_ != 0 ||
+      outputs_.size() != 1 || !outputs_[0].written) {
+    return nullptr;
+  }
+  auto loop = std::make_unique<OneLoop>(code_[0].loop, code_[0].operands,
+                                        width_, count_, part_);
+  loop->in_place = in_place;
+  return loop;
+}
+
 void ElementKernel::FillConstants(const ElementProgram& p) {
   constant_blocks_.resize(static_cast<size_t>(constants_ * kBlockBytes));
   for (size_t i = 0; i < p.constants.size(); ++i) {
@@ -487,7 +529,8 @@ std::unique_ptr<Kernel> MakeElementwise(const Op& op,
                                         const ElementProgram& program) {
   auto kernel = std::make_unique<ElementKernel>();
   if (!kernel->Build(op, program)) return nullptr;
-  return kernel;
+  std::unique_ptr<Kernel> loop = kernel->AsOneLoop();
+  return loop != nullptr ? std::move(loop) : std::move(kernel);
 }
 
 WEFT_CPU_END
