@@ -126,7 +126,7 @@ TEST(MinSum, IsExactOnTreesAndParallelPaths) {
 TEST(MinSum, ChangesManyAtATime) {
   MinSum problem;
   const int hub = problem.AddVariable({0, 100});
-  constexpr int kRing = 6;
+  constexpr int kRing = 240;  // more than tables are made for
   const std::vector<double> alike = {0, 9, 9, 9, 0, 9, 9, 9, 9};
   for (int v = 1; v <= kRing; ++v) {
     problem.AddVariable({3, 2, 0});
@@ -134,28 +134,40 @@ TEST(MinSum, ChangesManyAtATime) {
     if (v > 1) problem.AddPair(v - 1, v, alike);
   }
   problem.AddPair(kRing, 1, alike);
-  EXPECT_THAT(problem.Solve(), ElementsAre(0, 1, 1, 1, 1, 1, 1));
+  std::vector<int> expected(1 + kRing, 1);
+  expected[hub] = 0;
+  EXPECT_EQ(problem.Solve(), expected);
   EXPECT_FALSE(problem.exact());
 }
 
-// Everybody with everybody: no bound is promised, but never worse than all
-// first choices and than each on its own.
-TEST(MinSum, ImprovesWhatItCannotSolve) {
-  int best = 0;
+Problem EverybodyWithEverybody(uint64_t seed, int variables) {
+  Dice dice(seed);
+  Problem problem;
+  for (int v = 0; v < variables; ++v) problem.costs.push_back(Costs(dice, 3));
+  for (int a = 0; a < variables; ++a) {
+    for (int b = a + 1; b < variables; ++b) AddPair(dice, a, b, &problem);
+  }
+  return problem;
+}
+
+TEST(MinSum, IsExactWhereTablesStaySmall) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
-    Dice dice(seed);
-    Problem problem;
-    for (int v = 0; v < 5; ++v) problem.costs.push_back(Costs(dice, 3));
-    for (int a = 0; a < 5; ++a) {
-      for (int b = a + 1; b < 5; ++b) AddPair(dice, a, b, &problem);
-    }
+    const Problem problem = EverybodyWithEverybody(seed, 5);
+    MinSum solver = problem.Build();
+    EXPECT_EQ(problem.Total(solver.Solve()), problem.Least()) << seed;
+    EXPECT_TRUE(solver.exact());
+  }
+}
+
+// No bound is promised, but never worse than all first choices.
+TEST(MinSum, ImprovesWhatItCannotSolve) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Problem problem = EverybodyWithEverybody(seed, 13);
     MinSum solver = problem.Build();
     const std::vector<int> choice = solver.Solve();
     EXPECT_FALSE(solver.exact());
-    EXPECT_LE(problem.Total(choice), problem.Total({0, 0, 0, 0, 0}));
-    best += problem.Total(choice) == problem.Least() ? 1 : 0;
+    EXPECT_LT(problem.Total(choice), problem.Total(std::vector<int>(13, 0)));
   }
-  EXPECT_GT(best, 80);
 }
 
 }  // namespace

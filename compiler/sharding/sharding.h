@@ -58,7 +58,7 @@ struct ComputeRate {
   double flops_per_s = 2.3e11;      // of products of f32
   double other_flops_per_s = 4e10;  // of all else
   double bytes_per_s = 8e10;        // of passes, read and written
-  double collective_s = 3e-6;
+  double collective_s = 6e-6;
 };
 
 struct ShardingSpec {
