@@ -23,6 +23,7 @@
 #include "runtime/session/session_fixture.h"
 #include "runtime/testing/fake_plugin.h"
 #include "runtime/testing/plan_builder.h"
+#include "runtime/worker/worker.h"
 
 namespace {
 std::atomic<bool> counting{false};
@@ -234,6 +235,19 @@ TEST(SessionTest, TheCallerAttendsInTheMiddleOfALease) {
   f.Run("init", 0, 1);
   f.Run("train", 0, kEvery * kTimes);
   EXPECT_EQ(seen, kEvery * kTimes);
+}
+
+// With nothing of the host to wait for, a device is as many periods behind as
+// the lease reaches.
+TEST(SessionTest, ADeviceMayBeAllPeriodsOfALeaseBehind) {
+  SessionOptions options;
+  options.periods_in_flight = kMaxPeriodsInFlight;
+  Fixture f({}, false, options);
+  Shape shape;
+  shape.async = true;
+  f.Load(shape);
+  f.Run("init", 0, 2 * kMaxPeriodsInFlight);
+  EXPECT_EQ(f.State("w"), kStart);
 }
 
 // A rank of several may have no part in a program. If each of its periods

@@ -19,9 +19,10 @@ using actor::MessageKind;
 
 namespace {
 
-// Messages that acts of this plan can have sent and not yet seen read.
-uint64_t SendBound(const plan::PlanView& view) {
-  uint64_t bound = kControlMessages;
+// Messages that a stream can hold back: what acts of this plan can have sent
+// and not yet seen read, and that the periods of a lease are finished.
+uint64_t HeldBound(const plan::PlanView& view) {
+  uint64_t bound = kMaxPeriodsInFlight + 1;
   for (uint32_t r = 0; r < view.num_registers(); ++r) {
     bound += 2 * uint64_t{view.reg(r).copies()} *
              std::max<size_t>(view.readers(r).size(), 1);
@@ -67,7 +68,7 @@ Worker::Worker(const Config& config, actor::ActorTable table)
     config_.channels->Attach(config_.number, &table_, &local_);
   }
   const plan::Plan& plan = config_.view->proto();
-  uint64_t bound = SendBound(*config_.view);
+  const uint64_t bound = HeldBound(*config_.view);
   for (int s = 0; s < plan.streams_size(); ++s) {
     const plan::Stream& stream = plan.streams(s);
     worker_of_stream_.push_back(static_cast<uint16_t>(stream.worker()));
