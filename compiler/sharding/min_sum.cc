@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "compiler/sharding/elimination.h"
 
 namespace weft {
 
@@ -119,115 +122,25 @@ double MinSum::Total(const std::vector<int>& core,
   return total;
 }
 
-std::optional<std::vector<int>> MinSum::EliminationOrder(
-    const std::vector<int>& core) const {
+bool MinSum::SolveCore(const std::vector<int>& core,
+                       std::vector<int>* choice) const {
   constexpr size_t kMostVariables = 200;
   constexpr double kMostWork = 3e5;  // costs that are compared
-  if (core.size() > kMostVariables) return std::nullopt;
-  std::map<int, std::set<int>> left;
-  for (int v : core) {
-    for (const auto& [other, table] : pairs_[v]) left[v].insert(other);
+  if (core.size() > kMostVariables) return false;
+  std::vector<int> choices;
+  for (const std::vector<double>& costs : costs_) {
+    choices.push_back(static_cast<int>(costs.size()));
   }
-  std::vector<int> order;
-  double work = 0;
-  while (order.size() < core.size()) {
-    int next = -1;
-    double least = 0;
-    for (const auto& [v, neighbours] : left) {
-      double size = Choices(v);
-      for (int other : neighbours) size *= Choices(other);
-      if (next < 0 || size < least) {
-        next = v;
-        least = size;
-      }
-    }
-    work += least;
-    if (work > kMostWork) return std::nullopt;
-    const std::set<int> neighbours = std::move(left[next]);
-    left.erase(next);
-    for (int other : neighbours) {
-      left[other].insert(neighbours.begin(), neighbours.end());
-      left[other].erase(other);
-      left[other].erase(next);
-    }
-    order.push_back(next);
-  }
-  return order;
-}
-
-void MinSum::SolveCore(const std::vector<int>& core,
-                       const std::vector<int>& order,
-                       std::vector<int>* choice) const {
-  // By choices of its variables, the last one fastest.
-  struct Factor {
-    std::vector<int> variables;
-    std::vector<double> costs;
-  };
-  struct Solved {
-    int variable = -1;
-    std::vector<int> others;  // that its choice follows from
-    std::vector<int> choice;
-  };
-  std::vector<Factor> factors;
+  Elimination elimination(std::move(choices));
   for (int v : core) {
-    factors.push_back({{v}, costs_[v]});
+    elimination.Add({v}, costs_[v]);
     for (const auto& [other, table] : pairs_[v]) {
-      if (v < other) factors.push_back({{v, other}, table});
+      if (v < other) elimination.Add({v, other}, table);
     }
   }
-  std::vector<int> at(costs_.size(), 0);
-  const auto index_of = [&](const std::vector<int>& variables) {
-    size_t index = 0;
-    for (int v : variables) index = index * Choices(v) + at[v];
-    return index;
-  };
-  std::vector<Solved> solved;
-  for (int v : order) {
-    const auto has_v = [v](const Factor& f) {
-      return std::find(f.variables.begin(), f.variables.end(), v) !=
-             f.variables.end();
-    };
-    const auto mine =
-        std::stable_partition(factors.begin(), factors.end(),
-                              [&](const Factor& f) { return !has_v(f); });
-    std::set<int> others;
-    for (auto f = mine; f != factors.end(); ++f) {
-      others.insert(f->variables.begin(), f->variables.end());
-    }
-    others.erase(v);
-    Solved step = {v, {others.begin(), others.end()}, {}};
-    Factor least = {step.others, {}};
-    size_t rows = 1;
-    for (int other : step.others) rows *= Choices(other);
-    for (size_t row = 0; row < rows; ++row) {
-      size_t rest = row;
-      for (auto o = step.others.rbegin(); o != step.others.rend(); ++o) {
-        at[*o] = static_cast<int>(rest % Choices(*o));
-        rest /= Choices(*o);
-      }
-      int best = 0;
-      double lowest = 0;
-      for (at[v] = 0; at[v] < Choices(v); ++at[v]) {
-        double cost = 0;
-        for (auto f = mine; f != factors.end(); ++f) {
-          cost += f->costs[index_of(f->variables)];
-        }
-        if (at[v] == 0 || cost < lowest) {
-          lowest = cost;
-          best = at[v];
-        }
-      }
-      least.costs.push_back(lowest);
-      step.choice.push_back(best);
-    }
-    factors.erase(mine, factors.end());
-    factors.push_back(std::move(least));
-    solved.push_back(std::move(step));
-  }
-  for (auto it = solved.rbegin(); it != solved.rend(); ++it) {
-    at[it->variable] = it->choice[index_of(it->others)];
-    (*choice)[it->variable] = at[it->variable];
-  }
+  const std::optional<std::vector<int>> order = elimination.Order(kMostWork);
+  if (order.has_value()) elimination.Solve(*order, choice);
+  return order.has_value();
 }
 
 std::vector<bool> MinSum::Hold(const std::vector<int>& core,
@@ -334,9 +247,7 @@ void MinSum::SearchCore(std::vector<int>* choice) {
     if (!gone_[v]) core.push_back(v);
   }
   if (core.empty()) return;
-  if (std::optional<std::vector<int>> order = EliminationOrder(core)) {
-    return SolveCore(core, *order, choice);
-  }
+  if (SolveCore(core, choice)) return;
   exact_ = false;
   std::vector<int> other = *choice;  // all first choices
   for (int v : core) {

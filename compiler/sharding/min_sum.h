@@ -9,13 +9,13 @@
 //
 // How: a variable with one or two neighbours is decided as a function of them
 // and leaves, the cost of its best choice goes to them; so chains, trees and
-// all that is made of parallel and successive paths are solved exactly, and so
-// is what is left where tables over all neighbours of a variable stay small.
-// Elsewhere choices are improved one
+// all that is made of parallel and successive paths are solved exactly. What is
+// left, the *core*, is solved exactly, too, where tables over all neighbours of
+// a variable stay small (elimination.h). Elsewhere its choices are improved one
 // at a time, from two starts, until none helps; then many at a time: some are
 // held as they are, so that the others fall into such paths and are solved
-// together, and others are held next, while that helps. Among equals the first
-// choice.
+// together, and others are held next, while that helps (cutset conditioning).
+// Among equals the first choice.
 //
 // Costs are finite; kImpossible is one that no sum of others reaches.
 //
@@ -24,7 +24,6 @@
 #define WEFT_COMPILER_SHARDING_MIN_SUM_H_
 
 #include <map>
-#include <optional>
 #include <vector>
 
 namespace weft {
@@ -57,12 +56,8 @@ class MinSum {
   int Choices(int v) const { return static_cast<int>(costs_[v].size()); }
   void Eliminate(int v);
   void SearchCore(std::vector<int>* choice);
-  // An order in which to eliminate the core by tables over all neighbours;
-  // nothing where that is too much work.
-  std::optional<std::vector<int>> EliminationOrder(
-      const std::vector<int>& core) const;
-  void SolveCore(const std::vector<int>& core, const std::vector<int>& order,
-                 std::vector<int>* choice) const;
+  // By tables over all neighbours; false where that is too much work.
+  bool SolveCore(const std::vector<int>& core, std::vector<int>* choice) const;
   void Improve(const std::vector<int>& core, std::vector<int>* choice) const;
   void ImproveTogether(const std::vector<int>& core,
                        std::vector<int>* choice) const;

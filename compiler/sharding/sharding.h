@@ -14,9 +14,9 @@
 // whichever takes longer; a value costs the boxing (compiler/boxing) to each
 // way in which it is read, once for each way; both count once a micro-batch
 // where the node acts so often. The choice is exact for chains and trees of
-// candidates, and improved elsewhere, many at a time (min_sum.h); then nodes
-// change their choice one at a time while that helps. Among equals the first: B
-// of all, and the order of the schemas.
+// candidates and for small graphs, and improved elsewhere, many at a time
+// (min_sum.h); then nodes change their choice one at a time while that helps.
+// Among equals the first: B of all, and the order of the schemas.
 //
 // A variable that is updated lies as its update has it. What the user says of
 // another value holds for what its readers get: the node that makes it is free,
