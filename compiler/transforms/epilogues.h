@@ -15,9 +15,9 @@
 //
 // In f32 and f64: of 16 bits, what two kernels round twice one would round
 // once. Only where nobody else reads what would no longer be there, where the
-// two have one place and rate, and where the device runs the result as one
-// kernel. The bits stay the same, but for the loss and its gradient, which then
-// share their exponentials.
+// two have one place, rate and wave (waves.h), and where the device runs the
+// result as one kernel. The bits stay the same, but for the loss and its
+// gradient, which then share their exponentials.
 //
 // Gradients were taken before: that of Relu reads its result, so none of these
 // keeps another value alive.

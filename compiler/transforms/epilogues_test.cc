@@ -113,6 +113,24 @@ TEST(EpiloguesTest, TheLossAndItsGradient) {
   ExpectSameResults("epilogues", body, All(), 1e-6);
 }
 
+// Who reads the sum, and may send it early, would wait for a scale that comes
+// late from another rank.
+TEST(EpiloguesTest, NoSumComesToWaitForARecv) {
+  const std::string recv =
+      "%late = weft.Recv() {channel: \"late\", dtype: f32, peer: 1, "
+      "rate: \"step\", shape: [6]}\n";
+  const std::string sum = "%a = Add(%x, %r)\n";
+  const std::string rest = R"(%n = LayerNormalization(%a, %late)
+%s1 = weft.Send(%a) {channel: "sum", peer: 1, rate: "step"}
+%o = weft.Output(%n) {name: "y"})";
+  EXPECT_EQ(Untouched("epilogues", kRows + recv + sum + rest, All()), "");
+  // A sum that waits for it anyway.
+  const std::string of_late = "%b = Mul(%r, %late)\n%a = Add(%x, %b)\n";
+  const PassRun run =
+      RunPass("epilogues", kRows + recv + of_late + rest, All());
+  EXPECT_THAT(run.body, testing::HasSubstr("LayerNormalization(%x, %late, _"));
+}
+
 // What the first rewrite makes of its neighbours counts for the second.
 TEST(EpiloguesTest, NoCycleThroughWhatWasRewritten) {
   const std::string body = With(kRows, R"(
