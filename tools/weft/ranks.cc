@@ -119,8 +119,9 @@ absl::Status TakeMesh(const job::Job& job, uint32_t ranks, RankShare* share) {
     return Bad(absl::StrCat("the mesh (", share->mesh.ToString(), ") has ",
                             share->mesh.size(), " ranks, the job runs on ",
                             ranks,
-                            " (weft train --virtual-ranks and weft plan "
-                            "--ranks say how many)"));
+                            " (weft run --nproc-per-node, weft train "
+                            "--virtual-ranks and weft plan --ranks say how "
+                            "many)"));
   }
   share->data = share->mesh.AxisNamed("data");
   share->pipe = share->mesh.AxisNamed("pipe");

@@ -78,7 +78,7 @@ TEST(RanksTest, RanksThatDoNotFitTheMesh) {
   const job::Job job = Job({}, R"(mesh { axis { name: "data" size: 4 } })");
   EXPECT_EQ(MeshSize(job), 4u);
   EXPECT_TRUE(ShareOfRank(job, 0, 4).ok());
-  ExpectRefused(job, 2, {"data=4", "4 ranks", "runs on 2"});
+  ExpectRefused(job, 2, {"data=4", "4 ranks", "runs on 2", "--nproc-per-node"});
   ExpectRefused(job, 1, {"data=4", "runs on 1"});
   EXPECT_EQ(MeshSize(Job({}, "")), 1u);
   EXPECT_TRUE(ShareOfRank(Job({}, ""), 0, 2).ok());  // no mesh: as many as run
