@@ -32,6 +32,7 @@ constexpr uint64_t kLongestSleepNs = 500'000'000;
 
 class Bell {
  public:
+  // Who sleeps on it: threads of this process, or those of a peer.
   enum class Whose { kOwn, kPeers };
   // Over a page that NewSealed made, here or in a peer.
   Bell(const Fd& fd, Whose whose);

@@ -1,7 +1,7 @@
-// A mutex for what one thread locks again and again, and others seldom: that
-// one is *favored*, and locks and unlocks by plain stores, with no instruction
-// that waits for what the core has stored before. Another thread takes the
-// favor away first, which costs it a heavy fence (fence.h).
+// BiasedMutex: for what one thread locks again and again, and others seldom.
+// That one is *favored*: it locks and unlocks by plain stores, with no
+// instruction that waits for what the core has stored before. Another thread
+// takes the favor away first, which costs it a heavy fence (fence.h).
 //
 //   BiasedMutex mu;
 //   std::unique_lock<BiasedMutex> lock(mu);

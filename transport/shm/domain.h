@@ -14,7 +14,8 @@
 //
 // A Poll that finds nothing takes no lock: once all was quiet, it looks for the
 // next record of each peer alone, until it finds one or somebody else has had
-// the lock. What lies in a segment stays until a Poll has seen its end.
+// the lock; a Post after which all is quiet still does not count. What lies in
+// a segment stays until a Poll has seen its end.
 //
 // Threading: as plugins/abi/weft_transport.h asks. Nothing is called out with
 // the lock held.

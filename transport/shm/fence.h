@@ -1,5 +1,5 @@
-// Two fences for two sides that look for each other, of which one comes by far
-// more often: it pays nothing, and the other one a system call (Linux:
+// Asymmetric fences, for two sides that look for each other, of which one comes
+// by far more often: it pays nothing, and the other one a system call (Linux:
 // membarrier) that makes every core pass a fence on which somebody runs.
 //
 //   often:  mine.store(1);               seldom:  mine.store(1);
