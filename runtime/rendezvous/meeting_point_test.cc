@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/os.h"
 #include "gmock/gmock.h"
@@ -22,9 +23,11 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kLong = 30'000'000'000;
 
-// Other runs of this test may be going on.
+// Other runs of this test may be going on, in sandboxes whose processes have
+// the same ids.
 std::string Name(const std::string& text) {
-  return absl::StrCat(text, "-", getpid());
+  static const int64_t now = RealClock().UnixNs();
+  return absl::StrCat(text, "-", getpid(), "-", now);
 }
 
 TEST(MeetingPointTest, TheNoteReachesAll) {

@@ -173,6 +173,12 @@ void WriteText(const std::string& path, absl::string_view text) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+std::string UniqueName(absl::string_view text) {
+  static std::atomic<int> count{0};
+  return absl::StrCat(text, "-", getpid(), "-", RealClock().UnixNs(), "-",
+                      ++count);
+}
+
 std::vector<std::string> ListNames(const std::string& path) {
   absl::StatusOr<std::vector<std::string>> names = RealOs().List(path);
   return names.ok() ? *std::move(names) : std::vector<std::string>();

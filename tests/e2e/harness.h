@@ -46,6 +46,10 @@ void WriteImages(const std::string& images, const std::string& labels,
 
 std::string ReadText(const std::string& path);
 void WriteText(const std::string& path, absl::string_view text);
+// For what a whole machine sees, such as the name of a job whose ranks meet by
+// it: no other call has it, nor another run beside this one, whose process may
+// have the same id in a sandbox.
+std::string UniqueName(absl::string_view text);
 // Names in a directory, sorted; none where it does not exist.
 std::vector<std::string> ListNames(const std::string& path);
 

@@ -2,7 +2,6 @@
 // transport; and an end for all of them, which names who is to blame.
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <string>
@@ -31,10 +30,7 @@ constexpr int kLost = 138;
 // name of their job, without a port.
 class Ranks {
  public:
-  Ranks(const TestJob& job, uint32_t ranks) : job_(job), ranks_(ranks) {
-    static int count = 0;
-    name_ = absl::StrCat("test-", getpid(), "-", ++count);
-  }
+  Ranks(const TestJob& job, uint32_t ranks) : job_(job), ranks_(ranks) {}
 
   void Start(uint32_t rank, std::vector<std::string> args) {
     const Environ environment = {
@@ -72,7 +68,7 @@ class Ranks {
  private:
   const TestJob& job_;
   const uint32_t ranks_;
-  std::string name_;
+  std::string name_ = UniqueName("test");
   std::vector<Process> processes_;
 };
 

@@ -194,16 +194,16 @@ TEST_F(SecretTest, OfRanksThatWeftRunStarts) {
 
 // It comes to rank 0 by a file, to rank 1 by the meeting point.
 TEST_F(SecretTest, OfRanksThatMeetByName) {
+  const std::string name = UniqueName("secret-test");
   std::vector<Process> ranks;
   for (int r = 0; r < 2; ++r) {
-    ranks.push_back(
-        job_.Weft(Args({"train"}),
-                  {{"OMPI_COMM_WORLD_RANK", absl::StrCat(r)},
-                   {"OMPI_COMM_WORLD_SIZE", "2"},
-                   {"OMPI_COMM_WORLD_LOCAL_RANK", absl::StrCat(r)},
-                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                   {"PMIX_NAMESPACE", absl::StrCat("secret-test-", getpid())},
-                   {"WEFT_SECRET_FILE", r == 0 ? file() : ""}}));
+    ranks.push_back(job_.Weft(Args({"train"}),
+                              {{"OMPI_COMM_WORLD_RANK", absl::StrCat(r)},
+                               {"OMPI_COMM_WORLD_SIZE", "2"},
+                               {"OMPI_COMM_WORLD_LOCAL_RANK", absl::StrCat(r)},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                               {"PMIX_NAMESPACE", name},
+                               {"WEFT_SECRET_FILE", r == 0 ? file() : ""}}));
   }
   AwaitMetrics(job_, &ranks[0], 5);
   for (Process& rank : ranks) ExpectHidden(rank.pid());

@@ -1,8 +1,6 @@
 // Ranks that may open few files (ulimit -n): they work, or each says before the
 // first step which limit it met, with the exit code that belongs to it.
 
-#include <unistd.h>
-
 #include <string>
 #include <vector>
 
@@ -24,8 +22,7 @@ const Sets kSteps = {"steps=5", "epochs=0", "logical_shards=2"};
 
 std::vector<Ended> Launch(const TestJob& job, int ranks,
                           const std::string& transport) {
-  static int count = 0;
-  const std::string name = absl::StrCat("files-", getpid(), "-", ++count);
+  const std::string name = UniqueName("files");
   std::vector<std::string> args = {"train", job.path(), "--transport",
                                    transport};
   for (const std::string& set : kSteps) {

@@ -65,7 +65,7 @@ class Job:
     def __init__(self, weft, root, layout="all-reduce", ranks=3, patience=60):
         Job.count += 1
         self.weft, self.ranks, self.patience = weft, ranks, patience
-        self.name = f"campaign-{os.getpid()}-{Job.count}"
+        self.name = f"campaign-{os.getpid()}-{time.time_ns()}-{Job.count}"
         self.folder = pathlib.Path(root) / f"job{Job.count}"
         self.folder.mkdir(parents=True)
         text = pathlib.Path(__file__).read_text()[:6000]

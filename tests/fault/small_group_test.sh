@@ -44,10 +44,11 @@ in_small_group() {
     mount --bind "$0" /proc/$$/cgroup && exec "$@"' "$here/group" "$@"
 }
 
+name=group-$$-$(date +%s%N) # a sandbox may have its own numbers of processes
 for r in 0 1 2; do
   in_group=
   [ "$r" -ne 1 ] || in_group=in_small_group
-  OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=group-$$ \
+  OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=$name \
     OMPI_COMM_WORLD_LOCAL_RANK=$r OMPI_COMM_WORLD_LOCAL_SIZE=3 \
     $in_group "$weft" train "$here/job.txtpb" --run-dir "$here/runs" \
     >"$here/out$r" 2>"$here/err$r" &
