@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/ops/fused.h"
 #include "core/ops/signatures.h"
 
 namespace weft {
@@ -89,12 +90,9 @@ Candidates::Candidates(const Graph& graph, const ShardingSpec& spec,
 bool Candidates::IsFused(Value v) const {
   const auto fuses = [this](const Node& node) {
     if (!node.schema().elementwise || node.num_outputs() != 1) return false;
-    const auto in_floats = [](const TensorType& type) {
-      return IsFloat(type.dtype) || type.dtype == DType::kBool;
-    };
     const OpView view = graph_.View(node);
-    return std::all_of(view.inputs().begin(), view.inputs().end(), in_floats) &&
-           in_floats(node.output_type(0));
+    return FusedProgram::CanHold(view, DType::kF32) ||
+           FusedProgram::CanHold(view, DType::kF64);
   };
   if (!v.valid() || !fuses(*graph_.node(v))) return false;
   const auto uses = graph_.Uses(v);
