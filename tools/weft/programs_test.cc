@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,36 @@ TEST(ProgramsTest, Bf16OnTheWireHalvesTheBytesOfAPlan) {
   const uint64_t exact = ChannelBytes(Job(sets));
   EXPECT_GT(exact, 40000u);
   EXPECT_LT(ChannelBytes(Job(narrow)), exact * 52 / 100);
+}
+
+// The collectives of training: channels are named by them.
+std::set<std::string> ExchangesOf(const job::Job& job, const DataInfo& info) {
+  FakeOracle oracle;
+  std::vector<plan::Device> devices = {HostDevice()};
+  ProgramOptions options;
+  options.share = ShareOfRank(job, 0, 2).value();
+  const Programs programs = BuildPrograms(RealOs(), job, info, devices,
+                                          devices[0].name(), oracle, options)
+                                .value();
+  std::set<std::string> out;
+  for (const plan::Channel& channel : programs.plans.at("train").channels()) {
+    out.insert(channel.name().substr(0, channel.name().find('#')));
+  }
+  return out;
+}
+
+// The example's perceptron: the first layer by columns, the second by rows; no
+// rank sends gradients, of parameters or of data.
+TEST(ProgramsTest, APerceptronWhoseValuesAreSharedExchangesTwiceAStep) {
+  job::Job job = Job({"model.builtin.args.hidden=512,512", "batch_size=128",
+                      "optimizer.clip_norm=1"});
+  job::Axis* axis = job.mutable_mesh()->add_axis();
+  axis->set_name("model");
+  axis->set_size(2);
+  const DataInfo info = {Shape({28, 28}), 10, 60000, true};
+  EXPECT_THAT(
+      ExchangesOf(job, info),
+      testing::ElementsAre(HasSubstr("fc2/"), HasSubstr("step/globalnorm/")));
 }
 
 // What is computed again costs fusions: here there is nothing to spare.
