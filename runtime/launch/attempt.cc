@@ -21,6 +21,8 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kNsPerMs = 1'000'000;
+// Ranks that hear of a failure end within less than that.
+constexpr int64_t kMomentNs = 200 * kNsPerMs;
 // One rank that writes without end keeps nobody else waiting.
 constexpr int kReadsAtOnce = 256;
 
@@ -52,6 +54,7 @@ class Loop {
       for (Running& rank : ranks_) {
         if (rank.child.has_value()) OnRank(&rank);
       }
+      TellOfWait();
       Escalate();
     }
     AttemptEnd result;
@@ -107,8 +110,9 @@ class Loop {
       if (rank.open[1]) fds.push_back({rank.child->err(), POLLIN, 0});
     }
     int timeout = -1;
-    if (next_ns_ != kNever) {
-      const int64_t left = std::max<int64_t>(0, next_ns_ - Now());
+    const int64_t next_ns = std::min(next_ns_, tell_ns_);
+    if (next_ns != kNever) {
+      const int64_t left = std::max<int64_t>(0, next_ns - Now());
       // Rounded up: a deadline that is almost there is waited for, not polled.
       timeout = static_cast<int>(
           std::min<int64_t>((left + kNsPerMs - 1) / kNsPerMs, 60'000));
@@ -185,8 +189,16 @@ class Loop {
   void OnFailure(const RankEnd& end) {
     if (options_.on_failure) options_.on_failure(end);
     if (std::exchange(failed_, true)) return;
+    first_ = end;
+    tell_ns_ = Now() + kMomentNs;
     const int64_t told = Now() + static_cast<int64_t>(options_.told_ns);
     next_ns_ = std::min(next_ns_, told);
+  }
+
+  void TellOfWait() {
+    if (alive_ == 0 || Now() < tell_ns_) return;
+    tell_ns_ = kNever;
+    if (options_.on_wait) options_.on_wait(first_);
   }
 
   void OnSignal(int number) {
@@ -238,6 +250,8 @@ class Loop {
   bool asked_ = false;           // by us, other than by a signal that came
   bool kill_next_ = false;       // at the next deadline
   int64_t next_ns_ = kNever;
+  RankEnd first_;             // failure
+  int64_t tell_ns_ = kNever;  // when to tell of it
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Attempt: all ranks of this host, from their start to the end of the last.
 //
 //   start all --> running --(one fails)--> failing: the others are told by the
-//                    |                     coordinator why the job ends; who
-//                    |                     stays is asked (SIGTERM), then
-//                    killed
+//                    |                     coordinator why the job ends; the
+//                    |                     user is told where some stay; they
+//                    |                     are asked (SIGTERM), then killed
 //                    +--(a signal)-------> stopping: the ranks are asked to
 //                                          save and to stop; who still runs
 //                                          after the grace time is killed
@@ -79,6 +79,8 @@ struct AttemptOptions {
   std::function<void(absl::string_view)> to_stderr;
   // A rank has ended as none should, and nobody asked it to.
   std::function<void(const RankEnd&)> on_failure;
+  // The first of them, a moment later, where others still run.
+  std::function<void(const RankEnd&)> on_wait;
 };
 
 struct AttemptEnd {

@@ -109,6 +109,13 @@ class Launcher {
                                     absl::StrCat("rank ", end.rank, " ",
                                                  HowItEnded(end.end))));
     };
+    // Whom it lost may be stopped, and is given time to end.
+    attempt.on_wait = [this](const RankEnd& end) {
+      if (!LostAPeer(end.end)) return;
+      Say(absl::StrCat("rank ", end.rank,
+                       " stopped: ", WhatItSaid(*job_.os, errors_, end),
+                       "; waiting for the others to end"));
+    };
     WEFT_ASSIGN_OR_RETURN(AttemptEnd end, RunAttempt(attempt));
     std::optional<runtime::JobFailure> told;
     if (hub != nullptr) told = hub->failure();

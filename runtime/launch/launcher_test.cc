@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -248,6 +249,25 @@ TEST_F(LauncherTest, TheCoordinatorKnowsBetterWhoWasFirst) {
   EXPECT_EQ(result.exit_code, 138);
   EXPECT_THAT(err_,
               HasSubstr("rank 1 failed first: WEFT-7001: rank 1 is silent"));
+}
+
+// Not only at the end: the last rank ends when it has been told.
+TEST_F(LauncherTest, WhatARankHasLostIsToldWhileOthersRun) {
+  job_.told_ns = kVeryLong;
+  calls_.told = Silent(1);
+  job_.to_stderr = [this](absl::string_view text) {
+    absl::StrAppend(&err_, text);
+    if (!absl::StrContains(text, "rank 0 stopped")) return;
+    std::ofstream(File("a")) << "go\n";
+  };
+  const LaunchResult result = MustLaunch(
+      "[ $RANK = 1 ] && { read x < $DIR/a; exit 138; }; "
+      "echo '{\"code\": \"WEFT-7001\", \"message\": \"rank 0: rank 1 is "
+      "silent\"}' > $WEFT_ERROR_FILE; exit 138");
+  EXPECT_EQ(result.exit_code, 138);
+  EXPECT_THAT(err_, HasSubstr("weft: rank 0 stopped: WEFT-7001: rank 1 is "
+                              "silent; waiting for the others to end\n"
+                              "weft: rank 1 failed first: it ended with "));
 }
 
 // A rank that is stopped is lost; it is woken by what asks it to end, and may

@@ -119,6 +119,13 @@ std::string ErrorFile(const std::string& directory, uint32_t rank) {
   return JoinPath(directory, absl::StrFormat("rank_%05d.json", rank));
 }
 
+std::string WhatItSaid(Os& os, const std::string& error_directory,
+                       const RankEnd& end) {
+  const std::optional<Told> own = ReadError(os, error_directory, end.rank);
+  return own.has_value() ? own->message
+                         : absl::StrCat("it ", HowItEnded(end.end));
+}
+
 bool LostAPeer(const ChildEnd& end) {
   return end.exit_code == ExitCodeOfLostPeer();
 }

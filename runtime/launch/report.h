@@ -58,6 +58,11 @@ FirstCause FindFirstCause(Os& os, const std::string& error_directory,
 
 std::vector<std::string> ReportLines(const FirstCause& cause);
 
+// What a rank that ended says of it, or else how it did: "WEFT-7001: rank 1 is
+// lost: ..".
+std::string WhatItSaid(Os& os, const std::string& error_directory,
+                       const RankEnd& end);
+
 // It ended only because another one did.
 bool LostAPeer(const ChildEnd& end);
 
