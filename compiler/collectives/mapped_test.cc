@@ -168,6 +168,66 @@ TEST(MappedPlanTest, ValuesTakeSharedMemoryInTurn) {
   }
 }
 
+// Rank `c.rank`'s sum of a large value, of which it gets a part, then those of
+// small ones. Where `late`, a pass has made last what reads the peer's memory.
+Graph MakeLargeAndSmall(Collective c, const TensorType& type, bool late) {
+  Graph graph(absl::StrCat("rank", c.rank));
+  auto x = graph.Add("weft.DataSource", "x", {},
+                     DataSourceAttrs(absl::StrCat("x", c.rank), {type}), 1);
+  EXPECT_TRUE(x.ok()) << x.status();
+  GraphEmitter emit(&graph, "t", "test");
+  const Expr data = Expr(emit, (*x)->output(0));
+  const auto put_out = [&](const std::string& name, Value value) {
+    const Value sum = emit.Emit1("ReduceSum", {value}, {{"keepdims", 0}});
+    emit.Emit("weft.Output", {sum}, {{"name", absl::StrCat(name, c.rank)}}, 0);
+  };
+  c.name = "large";
+  auto part = AddCollective(&graph, c, data * 2.0, type);
+  EXPECT_TRUE(part.ok()) << part.status();
+  put_out("part", *part);
+  c.kind = Kind::kAllReduce;
+  c.topology.mapped_bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Value of_it =
+        emit.Emit1("ReduceSum", {data * (3.0 + i)}, {{"keepdims", 0}});
+    c.name = absl::StrCat("small", i);
+    auto small = AddCollective(&graph, c, of_it, graph.type(of_it));
+    EXPECT_TRUE(small.ok()) << small.status();
+    put_out(absl::StrCat(c.name, "."), *small);
+  }
+  EXPECT_TRUE(emit.status().ok()) << emit.status();
+  if (late) {
+    const Node& reader = *graph.node(*part);
+    const std::vector<Value> operands(reader.inputs().begin(),
+                                      reader.inputs().end());
+    auto again = graph.Add(reader.op(), "again", operands, reader.attrs());
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_TRUE(graph.ReplaceUses(*part, (*again)->output(0)).ok());
+    EXPECT_TRUE(graph.Remove(part->node).ok());
+  }
+  return graph;
+}
+
+// A peer, whose memory is read, waits for that before it sends the next one.
+TEST(MappedPlanTest, WhatReadsAPeersMemoryIsNotPutOff) {
+  Collective c;
+  c.kind = Kind::kReduceScatter;
+  c.algorithm = Algorithm::kDirect;
+  c.topology.mapped_bytes = 1;
+  c.ranks = {0, 1};
+  const TensorType type = {DType::kF32, {2 * 16 * 1024}};
+  for (int late : {-1, 0, 1}) {
+    SCOPED_TRACE(absl::StrCat("late on rank ", late));
+    std::vector<Graph> graphs;
+    for (c.rank = 0; c.rank < 2; ++c.rank) {
+      graphs.push_back(MakeLargeAndSmall(c, type, c.rank == late));
+    }
+    const JobPlans plans =
+        MustCompile({c.kind, 2, HowOften::kStep}, std::move(graphs));
+    ASSERT_FALSE(plans.plans.empty());
+  }
+}
+
 // Two ranks, all-reduce, direct: rank 0's plan.
 plan::Plan PlanOfSum() {
   return MustCompile({Kind::kAllReduce, 2, HowOften::kStep}, Algorithm::kDirect,

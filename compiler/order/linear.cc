@@ -27,12 +27,25 @@ bool RunsAhead(const Partition& parts, const Work& work) {
   return !parts.streams[from.stream].ordered && from.channel < 0;
 }
 
+// What reads a peer's memory goes as early as the last of it: the peer, which
+// waits for that, sends nothing later before (Releases, order.h).
+int PositionOf(const Partition& parts, const Work& work) {
+  int last = -1;
+  for (const WorkOperand& o : work.operands) {
+    if (o.buffer < 0) continue;
+    const Buffer& buffer = parts.buffers[o.buffer];
+    if (buffer.where != Buffer::Where::kPeer || buffer.lent) continue;
+    last = std::max(last, parts.works[buffer.producer].rank);
+  }
+  return last < 0 ? work.rank : std::min(work.rank, last);
+}
+
 Key KeyOf(const Partition& parts, int w, uint64_t seed) {
   const Work& work = parts.works[w];
   int klass = 2;
   if (work.kind == Kind::kShared) klass = 0;
   if (RunsAhead(parts, work)) klass = 1;
-  uint64_t position = seed == 0 ? static_cast<uint64_t>(work.rank)
+  uint64_t position = seed == 0 ? static_cast<uint64_t>(PositionOf(parts, work))
                                 : Mix(seed ^ Mix(static_cast<uint64_t>(w)));
   return {static_cast<int>(work.section), work.phase, klass, position, w};
 }

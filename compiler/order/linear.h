@@ -1,6 +1,7 @@
 // One linear order of the works of a partition, before they act several times:
 // by section and phase, then predecessors first; among the ready, by position
-// in the graph or, with a seed, at random.
+// in the graph or, with a seed, at random. What reads a peer's memory has the
+// position of what says that it is there, if that is an earlier one.
 //
 // Threading: free functions, thread-safe.
 #ifndef WEFT_COMPILER_ORDER_LINEAR_H_

@@ -42,9 +42,10 @@
 // it is large and goes out in a step of a collective in which this rank gets
 // something, too, the next chain but one after the last here that reads what it
 // gets waits for that: peers, which do the same in the same order, have read
-// theirs by then or are about to. So memory of one chain's values serves those
-// of later ones, and a wait is always for something that comes earlier in the
-// order of all.
+// theirs by then or are about to, for what reads a peer's memory goes as early
+// as the last of it has come (linear.h). So memory of one chain's values serves
+// those of later ones, and a wait is always for something that comes earlier in
+// the order of all.
 //
 // Threading: free functions, thread-safe; Schedule is a value.
 #ifndef WEFT_COMPILER_ORDER_ORDER_H_
