@@ -103,23 +103,32 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MappedTest,
                            return name;
                          });
 
+// What rank `rank` has.
+Value AddOwnData(Graph* graph, int rank, const TensorType& type) {
+  auto x = graph->Add("weft.DataSource", "x", {},
+                      DataSourceAttrs(absl::StrCat("x", rank), {type}), 1);
+  EXPECT_TRUE(x.ok()) << x.status();
+  return (*x)->output(0);
+}
+
+// The sum of its elements, as output `name`.
+void PutOutSum(GraphEmitter& emit, const std::string& name, Value value) {
+  const Value sum = emit.Emit1("ReduceSum", {value}, {{"keepdims", 0}});
+  emit.Emit("weft.Output", {sum}, {{"name", name}}, 0);
+}
+
 // `values` values, one made of another, of each of which a rank gets the sum of
 // a part.
 Graph MakeSums(Collective c, const TensorType& type, int values) {
   Graph graph(absl::StrCat("rank", c.rank));
-  auto x = graph.Add("weft.DataSource", "x", {},
-                     DataSourceAttrs(absl::StrCat("x", c.rank), {type}), 1);
-  EXPECT_TRUE(x.ok()) << x.status();
   GraphEmitter emit(&graph, "t", "test");
-  Expr y = Expr(emit, (*x)->output(0));
+  Expr y = Expr(emit, AddOwnData(&graph, c.rank, type));
   for (int i = 0; i < values; ++i) {
     y = y * 2.0;
     c.name = absl::StrCat("sum", i);
     auto part = AddCollective(&graph, c, y, type);
     EXPECT_TRUE(part.ok()) << part.status();
-    const Value all = emit.Emit1("ReduceSum", {*part}, {{"keepdims", 0}});
-    emit.Emit("weft.Output", {all},
-              {{"name", absl::StrCat("y", c.rank, ".", i)}}, 0);
+    PutOutSum(emit, absl::StrCat("y", c.rank, ".", i), *part);
   }
   EXPECT_TRUE(emit.status().ok()) << emit.status();
   return graph;
@@ -172,19 +181,12 @@ TEST(MappedPlanTest, ValuesTakeSharedMemoryInTurn) {
 // small ones. Where `late`, a pass has made last what reads the peer's memory.
 Graph MakeLargeAndSmall(Collective c, const TensorType& type, bool late) {
   Graph graph(absl::StrCat("rank", c.rank));
-  auto x = graph.Add("weft.DataSource", "x", {},
-                     DataSourceAttrs(absl::StrCat("x", c.rank), {type}), 1);
-  EXPECT_TRUE(x.ok()) << x.status();
   GraphEmitter emit(&graph, "t", "test");
-  const Expr data = Expr(emit, (*x)->output(0));
-  const auto put_out = [&](const std::string& name, Value value) {
-    const Value sum = emit.Emit1("ReduceSum", {value}, {{"keepdims", 0}});
-    emit.Emit("weft.Output", {sum}, {{"name", absl::StrCat(name, c.rank)}}, 0);
-  };
+  const Expr data = Expr(emit, AddOwnData(&graph, c.rank, type));
   c.name = "large";
   auto part = AddCollective(&graph, c, data * 2.0, type);
   EXPECT_TRUE(part.ok()) << part.status();
-  put_out("part", *part);
+  PutOutSum(emit, absl::StrCat("part", c.rank), *part);
   c.kind = Kind::kAllReduce;
   c.topology.mapped_bytes = 0;
   for (int i = 0; i < 3; ++i) {
@@ -193,7 +195,7 @@ Graph MakeLargeAndSmall(Collective c, const TensorType& type, bool late) {
     c.name = absl::StrCat("small", i);
     auto small = AddCollective(&graph, c, of_it, graph.type(of_it));
     EXPECT_TRUE(small.ok()) << small.status();
-    put_out(absl::StrCat(c.name, "."), *small);
+    PutOutSum(emit, absl::StrCat(c.name, ".", c.rank), *small);
   }
   EXPECT_TRUE(emit.status().ok()) << emit.status();
   if (late) {
