@@ -58,6 +58,7 @@ Collective CollectiveFor(const Boxing& b, const BoxingStep& step, int index) {
   c.after = b.after;
   c.device = b.device;
   c.stage = b.stage;
+  c.squares = b.squares;
   const std::optional<CollectiveKind> kind = CollectiveOf(step.move);
   if (kind && Exists(*kind, b.algorithm)) c.algorithm = b.algorithm;
   return c;

@@ -51,6 +51,7 @@ struct Boxing {
   std::vector<int32_t> after;  // as of a collective
   std::string device;          // of the nodes
   int stage = -1;              // of the nodes
+  Value* squares = nullptr;    // as of a collective
 };
 
 // `local` is this rank's part of a value of type `whole` by `from`; the result

@@ -122,6 +122,9 @@ struct Collective {
   // Where the nodes are placed (Node::device, Node::stage).
   std::string device;
   int stage = -1;
+  // Not null: an all-reduce in place of floats leaves there the sum of squares
+  // of the block that this rank has reduced (f64 []), as it was reduced.
+  Value* squares = nullptr;
 
   CollectiveGroup group() const {
     return {static_cast<int>(ranks.size()), root, hosts};

@@ -172,6 +172,12 @@ bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
   return block > group.size * kInPlaceAlignment;
 }
 
+int64_t BlockInPlace(int64_t elements, int ranks, DType dtype) {
+  const int64_t line =
+      kInPlaceAlignment / static_cast<int64_t>(DTypeSize(dtype));
+  return ((elements + ranks - 1) / ranks + line - 1) / line * line;
+}
+
 int FewMessages(int ranks) {
   int doublings = 0;
   while ((int64_t{1} << doublings) < ranks) ++doublings;

@@ -32,6 +32,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/collectives/kinds.h"
+#include "core/types/dtype.h"
 
 namespace weft {
 
@@ -78,6 +79,10 @@ constexpr int kMostInPlace = 32;
 // Blocks that are reduced or written in place begin at multiples of so many
 // bytes.
 constexpr int64_t kInPlaceAlignment = 64;
+
+// Elements of a block of a sum in place, of `elements`; the last one has the
+// rest.
+int64_t BlockInPlace(int64_t elements, int ranks, DType dtype);
 
 struct CollectiveCost {
   double seconds = 0;

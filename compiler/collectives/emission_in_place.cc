@@ -20,17 +20,21 @@ Value CollectiveEmission::RunInPlace(Value operand) {
 
 Value CollectiveEmission::SumInPlace(Value operand) {
   const size_t n = c_.ranks.size();
-  // All blocks but the last are whole lines of memory.
   const int64_t elements = graph_->type(operand).shape.num_elements();
-  const int64_t line =
-      kInPlaceAlignment / static_cast<int64_t>(DTypeSize(dtype_));
-  const int64_t block = ((elements + n - 1) / n + line - 1) / line * line;
+  const int64_t block = BlockInPlace(elements, static_cast<int>(n), dtype_);
   block_sizes_.assign(n, block);
   block_sizes_.back() = elements - block * (static_cast<int64_t>(n) - 1);
   const std::vector<Value> operands = Lent(operand);
-  return Landed(emit_->Emit("weft.ReduceToAll", operands,
-                            {{"reduction", std::string(Name(c_.op))}},
-                            static_cast<int>(n)));
+  const bool squares = c_.squares != nullptr && IsFloat(dtype_);
+  std::vector<Value> results = emit_->Emit(
+      "weft.ReduceToAll", operands,
+      {{"reduction", std::string(Name(c_.op))}, {"squares", squares ? 1 : 0}},
+      static_cast<int>(n) + (squares ? 1 : 0));
+  if (squares) {
+    *c_.squares = results.back();
+    results.pop_back();
+  }
+  return Landed(results);
 }
 
 Value CollectiveEmission::GatherInPlace(Value part) {

@@ -1,5 +1,7 @@
 #include "compiler/partition/in_place.h"
 
+#include <algorithm>
+
 #include "core/ops/to_all.h"
 
 namespace weft {
@@ -61,7 +63,8 @@ void InPlaceResults::GivePartsInPlace(const Node& node, int id) {
 
 void InPlaceResults::GiveInPlace(int id) {
   const Work& work = out_.works[id];
-  for (size_t i = 0; i < work.results.size(); ++i) {
+  const size_t over = std::min(work.results.size(), work.operands.size());
+  for (size_t i = 0; i < over; ++i) {
     const int from = work.operands[i].buffer;
     if (from < 0 || draft_.WhereOf(from) == Buffer::Where::kOwn) continue;
     const Node& node = *graph_.node(work.node);

@@ -11,6 +11,12 @@
 #include "core/ops/expr.h"
 
 namespace weft {
+
+bool GoesAlone(const TensorType& type, int64_t bytes) {
+  return 2 * type.shape.num_elements() >
+         bytes / static_cast<int64_t>(DTypeSize(type.dtype));
+}
+
 std::vector<Bundle> MakeBundles(const Graph& graph,
                                 const std::vector<int32_t>& sums, int64_t bytes,
                                 bool narrow_wire) {
@@ -26,7 +32,7 @@ std::vector<Bundle> MakeBundles(const Graph& graph,
     alone.sums = {sums[i]};
     alone.elements = elements;
     alone.complete = i;
-    if (2 * elements > most) {
+    if (GoesAlone(type, bytes)) {
       out.push_back(std::move(alone));
       continue;
     }

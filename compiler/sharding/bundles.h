@@ -27,10 +27,13 @@ struct Bundle {
 // Operands of a node, as plugins/abi has it, WEFT_MAX_OPERANDS.
 inline constexpr size_t kMaxTogether = 64;
 
+// Whether a sum of `type` is a bundle of its own: it has more than half of
+// `bytes`, and keeps no other waiting.
+bool GoesAlone(const TensorType& type, int64_t bytes);
+
 // Those of `sums`, in this order, up to `bytes` and 64 sums each; bundles in
-// the order in which they are complete. More than half of `bytes` goes alone
-// and keeps no other waiting. With `narrow_wire` those that may travel as bf16
-// are not with the others.
+// the order in which they are complete. With `narrow_wire` those that may
+// travel as bf16 are not with the others.
 std::vector<Bundle> MakeBundles(const Graph& graph,
                                 const std::vector<int32_t>& sums, int64_t bytes,
                                 bool narrow_wire);

@@ -178,7 +178,52 @@ class Lowerer {
       lowered_[node.id()] = inputs[0].node;
       return Made(node, {inputs[0]});
     }
+    if (shares() && IsOfParts(node)) {
+      WEFT_ASSIGN_OR_RETURN(const bool done, AddOwnPart(node));
+      if (done) return absl::OkStatus();
+    }
     return Add(node, inputs);
+  }
+
+  // ---- norms of what members reduce (norms.h) ----
+
+  bool IsOfParts(const Node& node) const {
+    return node.Is(OpId::kSumOfSquares) && whole_.View(node).Int("parts") > 1;
+  }
+
+  // Where to leave the squares of this member's part of the sum `v`; null where
+  // nobody asks for them.
+  Value* SquaresOf(Value v) {
+    const auto uses = whole_.Uses(v);
+    const bool asked = std::any_of(
+        uses.begin(), uses.end(),
+        [this](const auto& use) { return IsOfParts(*whole_.node(use.first)); });
+    return shares() && asked ? &squares_[v] : nullptr;
+  }
+
+  // Each member adds its own part of all operands and takes the others' parts
+  // from them. False where parts were not reduced by members.
+  absl::StatusOr<bool> AddOwnPart(const Node& node) {
+    GraphEmitter emit(&out_, absl::StrCat(node.name(), "/own"),
+                      "sharding: of what this member reduced");
+    emit.set_placement(node.device, node.stage);
+    Value own;
+    for (Value v : node.inputs()) {
+      const auto found = squares_.find(v);
+      if (found == squares_.end() || !found->second.valid()) return false;
+      own =
+          own.valid() ? emit.Emit1("Add", {own, found->second}) : found->second;
+    }
+    own = emit.Emit1("Reshape", {own}, {{"shape", std::vector<int64_t>{1}}});
+    WEFT_RETURN_IF_ERROR(emit.status());
+    WEFT_ASSIGN_OR_RETURN(
+        const Value all,
+        AddBoxed(node.output(0), own, {Sbp::Split(0)}, {Sbp::Broadcast()},
+                 absl::StrCat(node.name(), "/all"), /*micro=*/false,
+                 node.output_type(0)));
+    lowered_[node.id()] = all.node;
+    WEFT_RETURN_IF_ERROR(Made(node, {all}));
+    return true;
   }
 
   absl::Status Add(const Node& node, const std::vector<Value>& inputs) {
@@ -323,6 +368,7 @@ class Lowerer {
                    type, {HasPartial(from), micro, node.Is(OpId::kVariable)});
     b.device = node.device;
     b.stage = reader != nullptr ? reader->stage : node.stage;
+    b.squares = to[0].is_broadcast() ? SquaresOf(like) : nullptr;
     const int32_t first = out_.id_bound();
     WEFT_ASSIGN_OR_RETURN(Value boxed, AddBoxing(&out_, b, local, type));
     // What is sent here is read by micro-batches there.
@@ -558,6 +604,7 @@ class Lowerer {
   std::vector<Bundle> bundles_;      // that nobody has read yet
   std::vector<int32_t> lowered_;     // by node of the whole
   std::map<std::pair<Value, NdSbp>, Value> local_;
+  std::map<Value, Value> squares_;  // by sum: of the part reduced here
   // What the first member decides, and where it is in that list.
   std::vector<OwnValue> own_;
   std::map<std::tuple<Value, std::string, int>, size_t> known_;

@@ -44,7 +44,9 @@ std::vector<uint64_t> OpSymbols(const plan::Kernel &kernel,
     const uint64_t symbol = OpSymbol(kernel, operands);
     const bool equal = schema != nullptr && GivesToAll(*schema);
     for (int i = 0; i < num_results; ++i) {
-      out.push_back(Combine(symbol, equal ? 0 : i));
+      // But for the squares of weft.ReduceToAll, the one that is not of all.
+      const bool of_all = equal && i < static_cast<int>(operands.size());
+      out.push_back(Combine(symbol, of_all ? 0 : i));
     }
     return out;
   }

@@ -200,9 +200,12 @@ absl::Status RequireOneType(const OpView& op) {
 absl::Status InferReduceToAll(const OpView& op, std::vector<TensorType>* out) {
   WEFT_RETURN_IF_ERROR(
       RequireOneOf(op, "reduction", {"sum", "prod", "max", "min"}));
-  WEFT_RETURN_IF_ERROR(RequireNumeric(op, 0));
+  WEFT_RETURN_IF_ERROR(RequireFlag(op, "squares"));
+  const bool squares = op.Int("squares") != 0;
+  WEFT_RETURN_IF_ERROR(squares ? RequireFloat(op, 0) : RequireNumeric(op, 0));
   WEFT_RETURN_IF_ERROR(RequireOneType(op));
   out->assign(op.num_inputs(), op.input(0));
+  if (squares) out->push_back({DType::kF64, Shape()});
   return absl::OkStatus();
 }
 
@@ -219,17 +222,24 @@ OpSchema MakeReduceToAll() {
   OpSchema schema(OpId::kReduceToAll);
   schema.inputs = {1, kVariadic};
   schema.outputs = {1, kVariadic};
-  schema.attrs = {AttrSpec::Default("reduction", "sum")};
+  schema.attrs = {AttrSpec::Default("reduction", "sum"),
+                  AttrSpec::Default("squares", 0)};
   schema.infer = InferReduceToAll;
   schema.cost = [](const OpView& op) {
     const auto elements = static_cast<double>(op.input(0).shape.num_elements());
-    return Cost{elements * (op.num_inputs() - 1), BytesMoved(op).bytes};
+    const double squares = op.Int("squares") != 0 ? 2 : 0;
+    return Cost{elements * (op.num_inputs() - 1 + squares),
+                BytesMoved(op).bytes};
   };
   schema.decompose = [](const OpView& op, absl::Span<const Value> inputs,
                         NodeEmitter& emit) {
     const absl::string_view by = FindReduction(op.String("reduction"))->of_two;
     const Expr all = ReduceAsTree(by, inputs, emit);
-    return std::vector<Value>(inputs.size(), all.value());
+    std::vector<Value> results(inputs.size(), all.value());
+    if (op.Int("squares") != 0) {
+      results.push_back(emit.Emit1("weft.SumOfSquares", {all.value()}));
+    }
+    return results;
   };
   return schema;
 }
@@ -257,26 +267,85 @@ OpSchema MakeCopyToAll() {
 
 // --- Squares ----------------------------------------------------------------
 
+absl::Status InferSumOfSquares(const OpView& op, std::vector<TensorType>* out) {
+  const int64_t parts = op.Int("parts");
+  const Ints& blocks = op.Ints("blocks");
+  if (parts < 1) {
+    return op.Error(
+        ErrorCode::kBadAttribute,
+        absl::StrCat("attribute 'parts' must be at least 1, got ", parts));
+  }
+  const size_t wanted = parts == 1 ? 0 : op.num_inputs();
+  if (blocks.size() != wanted) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    absl::StrCat("attribute 'blocks' has ", blocks.size(),
+                                 " numbers, ", parts, " parts of ",
+                                 op.num_inputs(), " operands need ", wanted));
+  }
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    WEFT_RETURN_IF_ERROR(RequireFloat(op, i));
+    if (parts == 1) continue;
+    const int64_t elements = op.input(i).shape.num_elements();
+    if (blocks[i] >= 0 && blocks[i] <= elements &&
+        elements <= blocks[i] * parts) {
+      continue;
+    }
+    return op.Error(
+        ErrorCode::kBadAttribute,
+        absl::StrCat("attribute 'blocks' has ", blocks[i], " for operand ", i,
+                     ", ", op.input(i).ToString(), ", of ", parts, " parts"));
+  }
+  *out = {{DType::kF64, parts == 1 ? Shape() : Shape({parts})}};
+  return absl::OkStatus();
+}
+
+// [1]: of elements [begin, end) of a row.
+Expr SquaresOfRow(const Expr& row, int64_t begin, int64_t end) {
+  const Expr part =
+      Apply("Slice", {row},
+            {{"starts", Ints{begin}}, {"ends", Ints{end}}, {"axes", Ints{0}}});
+  return Apply("ReduceSum", {part * part}, {{"keepdims", 1}});
+}
+
+std::vector<Value> DecomposeSumOfSquares(const OpView& op,
+                                         absl::Span<const Value> inputs,
+                                         NodeEmitter& emit) {
+  const int64_t parts = op.Int("parts");
+  Expr total(emit, {});
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    const Expr x = Cast(Expr(emit, inputs[i]), DType::kF64);
+    if (parts == 1) {
+      total = SumOfValid(total, Apply("ReduceSum", {x * x}, {{"keepdims", 0}}));
+      continue;
+    }
+    const int64_t elements = op.input(i).shape.num_elements();
+    const int64_t block = op.Ints("blocks")[i];
+    const Expr row = ReshapeTo(x, Shape({elements}));
+    std::vector<Expr> sums;
+    for (int64_t part = 0; part < parts; ++part) {
+      sums.push_back(SquaresOfRow(row, std::min(elements, part * block),
+                                  std::min(elements, (part + 1) * block)));
+    }
+    total = SumOfValid(total, Apply("Concat", sums, {{"axis", 0}}));
+  }
+  return {total.value()};
+}
+
 OpSchema MakeSumOfSquares() {
   OpSchema schema(OpId::kSumOfSquares);
-  schema.inputs = {1, 1};
+  schema.inputs = {1, kVariadic};
+  schema.attrs = {AttrSpec::Default("parts", 1),
+                  AttrSpec::Default("blocks", Ints{})};
   schema.signatures = SumOfSquaresSignatures;
-  schema.infer = [](const OpView& op, std::vector<TensorType>* out) {
-    WEFT_RETURN_IF_ERROR(RequireFloat(op, 0));
-    *out = {{DType::kF64, Shape()}};
-    return absl::OkStatus();
-  };
+  schema.infer = InferSumOfSquares;
   schema.cost = [](const OpView& op) {
-    const auto elements = static_cast<double>(op.input(0).shape.num_elements());
-    return Cost{2 * elements, BytesMoved(op).bytes};
+    Cost cost = BytesMoved(op);
+    for (int i = 0; i < op.num_inputs(); ++i) {
+      cost.flops += 2.0 * op.input(i).shape.num_elements();
+    }
+    return cost;
   };
-  schema.decompose = [](const OpView&, absl::Span<const Value> inputs,
-                        NodeEmitter& emit) {
-    const Expr x = Cast(Expr(emit, inputs[0]), DType::kF64);
-    const Value sum =
-        emit.Emit1("ReduceSum", {(x * x).value()}, {{"keepdims", 0}});
-    return std::vector<Value>{sum};
-  };
+  schema.decompose = DecomposeSumOfSquares;
   return schema;
 }
 

@@ -229,6 +229,43 @@ TEST(SumOfSquaresTest, InfersComputesAndDecomposes) {
       ElementsAre(25));
 }
 
+TEST(SumOfSquaresTest, SumsOperandsPartByPart) {
+  const OpCase c{"weft.SumOfSquares",
+                 {{"parts", 3}, {"blocks", Ints{2, 1}}},
+                 {Literal::Of<float>({5}, {1, 2, 3, 4, 5}),
+                  Literal::Of<double>({2, 1}, {10, 20})}};
+  EXPECT_THAT(ResultOf(c), ElementsAre(1 + 4 + 100, 9 + 16 + 400, 25));
+  EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+  EXPECT_EQ(CheckDecomposition({"weft.SumOfSquares", {}, c.inputs}),
+            absl::OkStatus());
+  const auto infer = [](int64_t parts, const Ints& blocks) {
+    return InferText("weft.SumOfSquares",
+                     {{"parts", parts}, {"blocks", blocks}},
+                     {"f32[5]", "f64[2,1]"});
+  };
+  EXPECT_EQ(infer(3, {2, 1}), "f64[3]");
+  EXPECT_EQ(infer(1, {}), "f64[]");
+  EXPECT_THAT(infer(0, {}), ErrorWith("WEFT-2003", {"'parts'", "got 0"}));
+  EXPECT_THAT(infer(2, {3}), ErrorWith("WEFT-2003", {"'blocks'", "need 2"}));
+  EXPECT_THAT(infer(2, {2, 1}), ErrorWith("WEFT-2003", {"'blocks'", "f32[5]"}));
+  EXPECT_THAT(infer(2, {6, 1}), ErrorWith("WEFT-2003", {"'blocks'", "f32[5]"}));
+}
+
+TEST(ReduceToAllTest, GivesTheSumOfSquaresAsWell) {
+  OpCase c = ReduceToAll("sum", {4, 1, 2});
+  c.attrs.Set("squares", 1);
+  c.num_outputs = 4;
+  absl::StatusOr<std::vector<Literal>> results = RunOp(c);
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), 4u);
+  EXPECT_EQ((*results)[2].data<double>()[0], 7);
+  EXPECT_EQ((*results)[3].data<double>()[0], 49);
+  EXPECT_EQ(CheckDecomposition(c), absl::OkStatus());
+  EXPECT_THAT(
+      InferText("weft.ReduceToAll", {{"squares", 1}}, {"i32[2]", "i32[2]"}, 3),
+      ErrorWith("WEFT-2005", {"i32[2]"}));
+}
+
 TEST(ReduceTest, CostCountsTheOperand) {
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).flops, 200);
   EXPECT_EQ(CostOf("ReduceSum", {}, {"f32[10,20]"}).bytes, 804);

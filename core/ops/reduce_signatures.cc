@@ -62,7 +62,8 @@ std::vector<OpSignature> ReduceSignatures(const OpView& op) {
 
 std::vector<OpSignature> SumOfSquaresSignatures(const OpView& op) {
   SignatureList list(op);
-  for (int d = 0; d < op.input(0).shape.rank(); ++d) {
+  const bool one = op.num_inputs() == 1 && op.Int("parts") == 1;
+  for (int d = 0; one && d < op.input(0).shape.rank(); ++d) {
     AddSumOfParts(ReduceOp::kSum, d, &list);
   }
   return list.Take();

@@ -1,6 +1,7 @@
-// Ops that give one value to all: whose results are all the same, and of which
-// result i may be the memory of operand i, for any of them. Collectives in
-// place are made of them (compiler/collectives/collective.h).
+// Ops that give one value to all: each operand's result is the same, and may be
+// the memory of that operand, for any of them; a weft.ReduceToAll with
+// `squares` has one result more. Collectives in place are made of them
+// (compiler/collectives/collective.h).
 //
 //   if (GivesToAll(node.schema())) ..;   // weft.ReduceToAll, weft.CopyToAll
 //

@@ -120,12 +120,15 @@ absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
     return IsInteger(dtype) ? IntegerValue(combine, dtype, a, b)
                             : ScalarValue(combine, a, b);
   };
+  double squares = 0;
   for (size_t i = 0; i < in[0].v.size(); ++i) {
     TreeFold<double> fold(both);
     for (const Tensor& x : in) fold.Take(x.v[i]);
     const double all = fold.Total();
-    for (Tensor& y : *out) y.v[i] = all;
+    for (size_t k = 0; k < in.size(); ++k) (*out)[k].v[i] = all;
+    squares += all * all;
   }
+  if (op.Int("squares") != 0) out->back().v[0] = squares;
   return absl::OkStatus();
 }
 
@@ -135,11 +138,16 @@ absl::Status CopyToAll(const OpView&, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
-absl::Status SumOfSquares(const OpView&, absl::Span<const Tensor> in,
+absl::Status SumOfSquares(const OpView& op, absl::Span<const Tensor> in,
                           std::vector<Tensor>* out) {
-  double sum = 0;
-  for (double v : in[0].v) sum += v * v;
-  (*out)[0].v[0] = sum;
+  std::vector<double>& sums = (*out)[0].v;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const std::vector<double>& x = in[i].v;
+    const size_t block = sums.size() == 1 ? x.size() : op.Ints("blocks")[i];
+    std::vector<double> parts(sums.size());
+    for (size_t k = 0; k < x.size(); ++k) parts[k / block] += x[k] * x[k];
+    for (size_t part = 0; part < sums.size(); ++part) sums[part] += parts[part];
+  }
   return absl::OkStatus();
 }
 

@@ -350,7 +350,9 @@ void ExpectMatchesReference(const OpCase& c, Numerics numerics) {
     others.emplace_back();
     others.back().in_place = i;
   }
-  const uint32_t all = ~0u >> (32 - std::min(out.size(), size_t{32}));
+  // Results that may be the memory of operands.
+  const size_t over = std::min({out.size(), c.inputs.size(), size_t{32}});
+  const uint32_t all = ~0u >> (32 - over);
   if (schema.effect == OpEffect::kUpdate) {
     others.emplace_back();
     others.back().updates = all;

@@ -13,12 +13,16 @@
 // an element are read before any result of it is written: result i may be the
 // memory of operand i, for any of them.
 //
+// With `squares` a result more is the sum of squares of what comes out (f64),
+// which is taken while it is near: block by block, as weft.SumOfSquares does.
+//
 // CopyToAll: the last operand into all results; all-gather in place.
 #include "devices/cpu/each_alone.h"
 #include "devices/cpu/factories.h"
 #include "devices/cpu/numeric.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/scalar_ops.h"
+#include "devices/cpu/squares.h"
 
 WEFT_CPU_BEGIN
 namespace {
@@ -122,8 +126,32 @@ void Range(const Args& a, int operands, int64_t begin, int64_t end) {
 }
 
 template <class T, class O>
+std::unique_ptr<Kernel> MakeWithSquares(const Op& op) {
+  const int operands = static_cast<int>(op.in.size());
+  const int64_t count = op.in[0].count, blocks = SquareBlocks(count);
+  const int64_t group =
+      RowBlock(blocks, kSquareBlock, std::max(operands / 2, 1) * kPlain);
+  return MakeKernel(
+      [=](const Args& a) {
+        double* const sums = static_cast<double*>(a.workspace);
+        ParallelBlocks(blocks, group, [=, &a](int64_t begin, int64_t end) {
+          for (int64_t b = begin; b < end; ++b) {
+            Range<T, O>(a, operands, b * kSquareBlock,
+                        std::min(count, (b + 1) * kSquareBlock));
+            sums[b] = SquaresOfBlock(a.Output<T>(0), count, b);
+          }
+        });
+        a.Output<double>(operands)[0] = TreeOfSums(sums, blocks);
+      },
+      1u, static_cast<uint64_t>(blocks) * sizeof(double));
+}
+
+template <class T, class O>
 std::unique_ptr<Kernel> MakeFor(const Op& op) {
   const int operands = static_cast<int>(op.in.size());
+  if constexpr (std::is_floating_point_v<Compute<T>>) {
+    if (op.out.size() > op.in.size()) return MakeWithSquares<T, O>(op);
+  }
   const int64_t cost = std::max(operands / 2, 1) * kPlain;
   return MakeKernel(
       [operands, cost, count = op.in[0].count](const Args& a) {
@@ -149,14 +177,16 @@ std::unique_ptr<Kernel> MakeOf(const Op& op) {
   return op.Unsupported("a reduction that is not sum, prod, max or min");
 }
 
-bool CheckOneType(const Op& op) {
+// Of all operands and the first `results` results.
+bool CheckOneType(const Op& op, size_t results) {
   const Tensor& first = op.in[0];
   const auto is_like_it = [&first](const Tensor& t) {
     return t.dtype == first.dtype && t.SameDims(first);
   };
-  return op.Check(std::all_of(op.in.begin(), op.in.end(), is_like_it) &&
-                      std::all_of(op.out.begin(), op.out.end(), is_like_it),
-                  "operands and results of different types");
+  return op.Check(
+      std::all_of(op.in.begin(), op.in.end(), is_like_it) &&
+          std::all_of(op.out.begin(), op.out.begin() + results, is_like_it),
+      "operands and results of different types");
 }
 
 }  // namespace
@@ -164,7 +194,15 @@ bool CheckOneType(const Op& op) {
 std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
   const size_t n = op.in.size();
   if (n > kMostOperands) return op.Unsupported("more than 32 operands");
-  if (!op.Arity(std::max<size_t>(n, 1), n) || !CheckOneType(op)) return nullptr;
+  const bool squares = op.Int("squares", 0) != 0;
+  if (!op.Arity(std::max<size_t>(n, 1), n + (squares ? 1 : 0)) ||
+      !CheckOneType(op, n) ||
+      !op.Check(
+          !squares || (IsFloatType(op.in[0].dtype) && op.out[n].count == 1 &&
+                       op.out[n].dtype == WEFT_F64),
+          "a sum of squares that is not f64, or not of floats")) {
+    return nullptr;
+  }
   if (op.in[0].dtype == WEFT_I32) return MakeOf<int32_t>(op);
   if (op.in[0].dtype == WEFT_I64) return MakeOf<int64_t>(op);
   return WithFloat(op.in[0].dtype, [&](auto tag) {
@@ -175,7 +213,7 @@ std::unique_ptr<Kernel> MakeReduceToAll(const Op& op) {
 // Tile by tile: the operand comes from memory once.
 std::unique_ptr<Kernel> MakeCopyToAll(const Op& op) {
   const size_t n = op.out.size();
-  if (!op.Arity(n + 1, std::max<size_t>(n, 1)) || !CheckOneType(op)) {
+  if (!op.Arity(n + 1, std::max<size_t>(n, 1)) || !CheckOneType(op, n)) {
     return nullptr;
   }
   const int results = static_cast<int>(n);

@@ -81,6 +81,34 @@ TEST(ReduceToAllTest, IsExactlyTheOpsThatItStandsFor) {
   }
 }
 
+// The bits of weft.SumOfSquares: ranks with and without blocks of their own
+// agree.
+TEST(ReduceToAllTest, SquaresAreThoseOfTheSum) {
+  Values values(24);
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    for (int n : {2, 3, 5}) {
+      for (const Shape& shape :
+           {Shape({4096}), Shape({3, 30001}), Shape({0})}) {
+        std::vector<Literal> inputs;
+        for (int i = 0; i < n; ++i) {
+          inputs.push_back(values.Uniform(dtype, shape, -1.5, 1.5));
+        }
+        OpCase c = ReduceToAll("sum", std::move(inputs));
+        c.attrs.Set("squares", 1);
+        c.num_outputs = n + 1;
+        // The reference squares what is not rounded to f32.
+        if (dtype == DType::kF64) {
+          ExpectMatchesReference(c, Numerics::kAccumulated);
+        }
+        const std::vector<Literal> got = RunOnCpu(c, {}).value();
+        const Literal squares =
+            RunOnCpu({"weft.SumOfSquares", {}, {got[0]}}, {}).value()[0];
+        EXPECT_TRUE(got[n] == squares) << c.ToString();
+      }
+    }
+  }
+}
+
 TEST(CopyToAllTest, MatchesTheReference) {
   Values values(23);
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kU8, DType::kI64}) {

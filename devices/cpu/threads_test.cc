@@ -254,10 +254,14 @@ TEST_F(ThreadsTest, Reductions) {
   ExpectSameBits({"ReduceMax", {{"axes", Ints{2}}}, {x}});
   ExpectSameBits({"weft.GlobalNorm", {}, {x, Make({300000}), Make({5})}});
   ExpectSameBits({"weft.SumOfSquares", {}, {Make({300000})}});
+  ExpectSameBits({"weft.SumOfSquares",
+                  {{"parts", 2}, {"blocks", Ints{150016}}},
+                  {Make({300000})}});
   for (int n : {2, 3, 8}) {
     std::vector<Literal> inputs;
     for (int i = 0; i < n; ++i) inputs.push_back(Make({7, 101, 139}));
     ExpectSameBits({"weft.ReduceToAll", {}, inputs, n});
+    ExpectSameBits({"weft.ReduceToAll", {{"squares", 1}}, inputs, n + 1});
     ExpectSameBits({"weft.CopyToAll", {}, inputs, n - 1});
   }
 }

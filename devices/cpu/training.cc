@@ -1,31 +1,10 @@
 // Scalars of a training step: gradient norm, clipping factor, learning rate,
 // loss scale.
 #include "devices/cpu/factories.h"
-#include "devices/cpu/parallel.h"
-#include "devices/cpu/reduction.h"
+#include "devices/cpu/squares.h"
 
 WEFT_CPU_BEGIN
 namespace {
-
-constexpr int64_t kNormBlock = 4096;
-
-int64_t NormBlocks(int64_t n) { return (n + kNormBlock - 1) / kNormBlock; }
-
-// The sum of each block of 4096 elements.
-template <class T>
-void SumSquares(const T* x, int64_t n, double* sums) {
-  const int64_t blocks = NormBlocks(n);
-  const int64_t group = RowBlock(blocks, kNormBlock, kPlain);
-  ParallelBlocks(blocks, group, [=](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      sums[b] = ReduceBlock<SumOf, double>(
-          b * kNormBlock, std::min(n, (b + 1) * kNormBlock), [x](int64_t k) {
-            const double v = static_cast<double>(static_cast<Compute<T>>(x[k]));
-            return v * v;
-          });
-    }
-  });
-}
 
 bool CheckScalarResult(const Op& op) {
   return op.Check(op.out[0].count == 1 && (op.out[0].dtype == WEFT_F32 ||
@@ -41,64 +20,103 @@ void WriteScalar(const Args& a, uint32_t dtype, double value) {
   }
 }
 
-// Blocks of 4096 elements of each operand, summed in double; a balanced tree
-// over all blocks in operand order; `finish` of that.
-std::unique_ptr<Kernel> MakeOfSquares(const Op& op, double (*finish)(double)) {
-  struct Part {
-    uint32_t dtype;
-    int64_t count;
-  };
-  std::vector<Part> parts;
-  uint64_t blocks = 0;
-  for (const Tensor& t : op.in) {
-    if (!op.Check(IsFloatType(t.dtype), "an operand that is not a float")) {
-      return nullptr;
+// Some elements of an operand, whose squares are summed.
+struct Squares {
+  int operand = 0;
+  uint32_t dtype = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+
+  // The sums of their blocks.
+  void Sum(const Args& a, double* sums) const {
+    switch (dtype) {
+      case WEFT_F32:
+        return SumSquares(a.Input<float>(operand) + begin, count, sums);
+      case WEFT_F64:
+        return SumSquares(a.Input<double>(operand) + begin, count, sums);
+      case WEFT_F16:
+        return SumSquares(a.Input<Half>(operand) + begin, count, sums);
+      default:
+        return SumSquares(a.Input<Bfloat>(operand) + begin, count, sums);
     }
-    parts.push_back({t.dtype, t.count});
-    blocks += static_cast<uint64_t>(NormBlocks(t.count));
   }
-  const uint32_t dtype = op.out[0].dtype;
-  auto run = [parts = std::move(parts), dtype, finish](const Args& a) {
-    double* const first = static_cast<double*>(a.workspace);
-    double* sums = first;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const int64_t n = parts[i].count;
-      const int k = static_cast<int>(i);
-      switch (parts[i].dtype) {
-        case WEFT_F32:
-          SumSquares(a.Input<float>(k), n, sums);
-          break;
-        case WEFT_F64:
-          SumSquares(a.Input<double>(k), n, sums);
-          break;
-        case WEFT_F16:
-          SumSquares(a.Input<Half>(k), n, sums);
-          break;
-        default:
-          SumSquares(a.Input<Bfloat>(k), n, sums);
-          break;
-      }
-      sums += NormBlocks(n);
-    }
-    TreeOf<SumOf, double> tree;
-    for (const double* sum = first; sum != sums; ++sum) tree.Add(*sum);
-    WriteScalar(a, dtype, finish(tree.Result()));
-  };
-  return MakeKernel(std::move(run), 0, blocks * sizeof(double));
+};
+
+bool CheckFloats(const Op& op) {
+  return op.Check(
+      std::all_of(op.in.begin(), op.in.end(),
+                  [](const Tensor& t) { return IsFloatType(t.dtype); }),
+      "an operand that is not a float");
 }
 
 }  // namespace
 
+// A balanced tree over the blocks of all operands, in their order.
 std::unique_ptr<Kernel> MakeGlobalNorm(const Op& op) {
-  if (!op.Arity(1, WEFT_MAX_OPERANDS, 1, 1) || !CheckScalarResult(op)) {
+  if (!op.Arity(1, WEFT_MAX_OPERANDS, 1, 1) || !CheckScalarResult(op) ||
+      !CheckFloats(op)) {
     return nullptr;
   }
-  return MakeOfSquares(op, [](double sum) { return std::sqrt(sum); });
+  std::vector<Squares> operands;
+  int64_t blocks = 0;
+  for (const Tensor& t : op.in) {
+    operands.push_back(
+        {static_cast<int>(operands.size()), t.dtype, 0, t.count});
+    blocks += SquareBlocks(t.count);
+  }
+  auto run = [operands = std::move(operands), blocks,
+              dtype = op.out[0].dtype](const Args& a) {
+    double* const sums = static_cast<double*>(a.workspace);
+    double* next = sums;
+    for (const Squares& operand : operands) {
+      operand.Sum(a, next);
+      next += SquareBlocks(operand.count);
+    }
+    WriteScalar(a, dtype, std::sqrt(TreeOfSums(sums, blocks)));
+  };
+  return MakeKernel(std::move(run), 0,
+                    static_cast<uint64_t>(blocks) * sizeof(double));
 }
 
+// A tree for each part of each operand; those of operands follow one another.
 std::unique_ptr<Kernel> MakeSumOfSquares(const Op& op) {
-  if (!op.Arity(1, 1) || !CheckScalarResult(op)) return nullptr;
-  return MakeOfSquares(op, [](double sum) { return sum; });
+  const int64_t parts = op.Int("parts", 1);
+  const std::vector<int64_t> lengths = op.Ints("blocks");
+  if (!op.Arity(1, WEFT_MAX_OPERANDS, 1, 1) || !CheckFloats(op) ||
+      !op.Check(parts >= 1 && op.out[0].count == parts &&
+                    op.out[0].dtype == WEFT_F64 &&
+                    lengths.size() == (parts == 1 ? 0 : op.in.size()),
+                "parts or a result that do not fit the operands")) {
+    return nullptr;
+  }
+  std::vector<Squares> pieces;  // operand after operand
+  int64_t blocks = 0;           // of the longest
+  for (size_t i = 0; i < op.in.size(); ++i) {
+    const Tensor& t = op.in[i];
+    const int64_t length = parts == 1 ? t.count : lengths[i];
+    if (!op.Check(length >= 0 && length <= t.count && t.count <= parts * length,
+                  "parts that are not an operand")) {
+      return nullptr;
+    }
+    blocks = std::max(blocks, SquareBlocks(length));
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t begin = std::min(t.count, part * length);
+      pieces.push_back({static_cast<int>(i), t.dtype, begin,
+                        std::min(length, t.count - begin)});
+    }
+  }
+  auto run = [pieces = std::move(pieces), parts](const Args& a) {
+    double* const sums = static_cast<double*>(a.workspace);
+    double* const out = a.Output<double>(0);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      pieces[i].Sum(a, sums);
+      const double sum = TreeOfSums(sums, SquareBlocks(pieces[i].count));
+      const size_t part = i % static_cast<size_t>(parts);
+      out[part] = i == part ? sum : out[part] + sum;
+    }
+  };
+  return MakeKernel(std::move(run), 0,
+                    static_cast<uint64_t>(blocks) * sizeof(double));
 }
 
 // min(1, clip_norm / norm); NaN stays NaN.

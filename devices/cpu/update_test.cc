@@ -1,5 +1,6 @@
 // Updates of state and the scalars of a training step, against the reference.
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,8 @@
 
 namespace weft::cpu {
 namespace {
+
+using Ints = std::vector<int64_t>;
 
 const DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
 
@@ -137,6 +140,35 @@ TEST(Training, ScalarsMatchTheReference) {
           Numerics::kAccumulated);
     }
   }
+  const std::vector<Literal> both = {
+      values.Uniform(DType::kF32, {70, 300}, -1, 1),
+      values.Uniform(DType::kF64, {9001}, -1, 1)};
+  ExpectMatchesReference({"weft.SumOfSquares", {}, both},
+                         Numerics::kAccumulated);
+  const OpCase parts{
+      "weft.SumOfSquares", {{"parts", 2}, {"blocks", Ints{10512, 4544}}}, both};
+  ExpectMatchesReference(parts, Numerics::kAccumulated);
+  // A part has the bits of a value of its own.
+  const auto first_of = [](const Literal& x, int64_t n) {
+    return RunOnCpu(
+               {"Slice",
+                {{"starts", Ints{0}}, {"ends", Ints{n}}, {"axes", Ints{0}}},
+                {RunOnCpu({"Reshape",
+                           {{"shape", Ints{x.type().shape.num_elements()}}},
+                           {x}},
+                          {})
+                     .value()[0]}},
+               {})
+        .value()[0];
+  };
+  const Literal alone =
+      RunOnCpu({"weft.SumOfSquares",
+                {},
+                {first_of(both[0], 10512), first_of(both[1], 4544)}},
+               {})
+          .value()[0];
+  EXPECT_EQ(RunOnCpu(parts, {}).value()[0].data<double>()[0],
+            alone.data<double>()[0]);
   for (float norm : {0.0f, 0.5f, 1.0f, 8.0f}) {
     ExpectMatchesReference(
         {"weft.ClipScale", {{"clip_norm", 1.0}}, {Literal::Scalar(norm)}},

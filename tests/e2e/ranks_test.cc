@@ -132,6 +132,27 @@ TEST(RanksTest, ReadingInPlaceChangesNothing) {
   ExpectSameByAllAlgorithms(job, "collectives.mapped_bytes=1", one);
 }
 
+// Ranks that sum in place take the norm of their own parts, those that send of
+// all: it clips to the same bits.
+TEST(RanksTest, NormsOfOwnPartsAreThoseOfAll) {
+  TestJob job("norms", Mlp());
+  const Sets sets = {
+      "model.builtin.args.hidden=2048,300", "optimizer.clip_norm=0.01",
+      "collectives.algorithm=three-stage", "steps=2", "epochs=0"};
+  for (int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    const auto with = [&](const char* more) {
+      Sets all = sets;
+      all.push_back(more);
+      return LeftBy(OnRanks(job, ranks, all));
+    };
+    const Left sent = with("collectives.mapped_bytes=0");
+    ExpectSame(with("collectives.mapped_bytes=1"), sent);
+    // The norm matters.
+    EXPECT_FALSE(with("optimizer.clip_norm=0").state == sent.state);
+  }
+}
+
 // Sums go over micro-batches first wherever the parts of state lie.
 TEST(RanksTest, PartsOfStateLeaveTheBitsOfOneRank) {
   TestJob job("parts", Mlp());

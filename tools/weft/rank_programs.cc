@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/pass/pass.h"
 #include "compiler/placement/device_names.h"
+#include "compiler/sharding/norms.h"
 #include "compiler/transforms/dce.h"
 #include "core/base/error.h"
 #include "core/base/pattern.h"
@@ -31,27 +32,6 @@ std::map<std::string, NdSbp> VariablesOf(const Graph& graph,
     }
   }
   return out;
-}
-
-// Norms of what is split are roots of sums over ranks; in f64, as the op has
-// them, whose squares of f32 cannot overflow.
-absl::Status DecomposeNorms(Graph* graph) {
-  for (Node* node : graph->Nodes()) {
-    if (!node->Is(OpId::kGlobalNorm)) continue;
-    GraphEmitter emit(graph, node->name(), "sharding: a norm of parts");
-    emit.set_placement(node->device, node->stage);
-    Value total;
-    for (Value v : node->inputs()) {
-      const Value sum = emit.Emit1("weft.SumOfSquares", {v});
-      total = total.valid() ? emit.Emit1("Add", {total, sum}) : sum;
-    }
-    const Value root = emit.Emit1("Sqrt", {total});
-    const Value norm = emit.Emit1("Cast", {root}, {{"to", DType::kF32}});
-    WEFT_RETURN_IF_ERROR(emit.status());
-    WEFT_RETURN_IF_ERROR(graph->ReplaceUses(node->output(0), norm));
-    WEFT_RETURN_IF_ERROR(graph->Remove(node->id()));
-  }
-  return absl::OkStatus();
 }
 
 bool IsParameter(const Graph& graph, const Node& node) {
@@ -218,7 +198,13 @@ absl::Status RankPrograms::ShareMicroBatches(Graphs* graphs) {
   AddZero(train, &spec);
   const bool splits = !spec.constraints.empty();
   const bool agree = !share_.unlike_data.empty();
-  if (splits) WEFT_RETURN_IF_ERROR(DecomposeNorms(&train));
+  if (splits) {
+    WEFT_RETURN_IF_ERROR(DecomposeNorms(&train));
+  } else if (job_.logical_shards() == 0 && !share_.placed()) {
+    // With logical shards a norm has the bits that one rank computes.
+    WEFT_RETURN_IF_ERROR(
+        SplitNorms(&train, spec.mesh().size(), LoweringOptions().bundle_bytes));
+  }
   WEFT_ASSIGN_OR_RETURN(Sharding sharding, ChooseSharding(train, spec));
   const std::map<std::string, NdSbp> variables = VariablesOf(train, sharding);
   WEFT_ASSIGN_OR_RETURN(LoweringOptions options, OptionsOf(spec));
