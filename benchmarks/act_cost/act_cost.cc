@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/plugin.h"
 #include "benchmarks/result.h"
 #include "core/actor/testing/chain.h"
 #include "core/base/error.h"
@@ -207,13 +208,9 @@ int Main(int argc, char** argv) {
           false, 2);
   for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], kFlag, sizeof(kFlag) - 1) != 0) continue;
-    LoadOptions options;
-    options.path_policy.allow_sticky_parents = true;
-    options.path_policy.allow_links = true;
-    auto null = Plugin::Load(argv[i] + sizeof(kFlag) - 1, options);
-    CHECK(null.ok()) << null.status();
-    RunWeft(**null, "weft chain1000, kernel_launch of null", true, 1);
-    RunWeft(**null, "weft chain1000, kernel_launch of null, 2 copies", true, 2);
+    const Plugin& null = LoadPlugin(argv[i] + sizeof(kFlag) - 1);
+    RunWeft(null, "weft chain1000, kernel_launch of null", true, 1);
+    RunWeft(null, "weft chain1000, kernel_launch of null, 2 copies", true, 2);
   }
   return 0;
 }

@@ -26,6 +26,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "benchmarks/plugin.h"
 #include "benchmarks/result.h"
 #include "compiler/collectives/collective.h"
 #include "compiler/compile.h"
@@ -153,23 +154,14 @@ void TakeAway(plan::Plan* plan) {
   LOG(FATAL) << "nothing makes the operand";
 }
 
-LoadOptions Anywhere() {
-  LoadOptions load;
-  load.path_policy.allow_sticky_parents = true;
-  load.path_policy.allow_links = true;
-  return load;
-}
-
 class Rank {
  public:
   Rank(const Flags& flags, uint32_t rank)
       : flags_(flags),
         rank_(rank),
         ranks_(static_cast<uint32_t>(Number(flags, "ranks"))),
-        transport_(Value(Transport::Create(
-            *Value(Plugin::Load(flags.at("transport"), Anywhere()))))),
-        device_(Value(Device::Open(
-            *Value(Plugin::Load(flags.at("cpu"), Anywhere())), 0))) {
+        transport_(Value(Transport::Create(LoadPlugin(flags.at("transport"))))),
+        device_(Value(Device::Open(LoadPlugin(flags.at("cpu")), 0))) {
     runtime::RendezvousOptions options;
     options.address = flags.at("address");
     options.rank = rank;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/plugin.h"
 #include "benchmarks/result.h"
 #include "glog/logging.h"
 #include "plugins/abi/weft_op_ids.h"
@@ -334,12 +335,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "usage: elementwise --plugin=PATH [NAME...]\n");
     return 2;
   }
-  LoadOptions options;
-  options.path_policy.allow_sticky_parents = true;
-  options.path_policy.allow_links = true;
-  auto plugin = Plugin::Load(argv[1] + flag.size(), options);
-  CHECK(plugin.ok()) << plugin.status();
-  auto device = Device::Open(**plugin, 0, {});
+  auto device = Device::Open(LoadPlugin(argv[1] + flag.size()), 0, {});
   CHECK(device.ok()) << device.status();
   auto stream = (*device)->OpenStream();
   CHECK(stream.ok()) << stream.status();

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "benchmarks/plugin.h"
 #include "benchmarks/result.h"
 #include "compiler/compile.h"
 #include "compiler/partition/by_rank.h"
@@ -263,15 +264,11 @@ int Main(int argc, char** argv) {
     return 2;
   }
   if (argc == 4) only = argv[3];
-  LoadOptions load;
-  load.path_policy.allow_sticky_parents = true;
-  load.path_policy.allow_links = true;
-  const auto plugin = [&](int i) {
-    return Value(
-        Plugin::Load(std::string(argv[i + 1]).substr(flags[i].size()), load));
+  const auto plugin = [&](int i) -> const Plugin& {
+    return LoadPlugin(std::string(argv[i + 1]).substr(flags[i].size()));
   };
-  transport = Value(Transport::Create(*plugin(0)));
-  null_device = plugin(1);
+  transport = Value(Transport::Create(plugin(0)));
+  null_device = &plugin(1);
   Measure("chain over two ranks, one value under way", "hop and act",
           Chain(kChain, [](int i) { return i % 2; }), 2, 1, Threads::kAsPlanned,
           kChain);

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "benchmarks/plugin.h"
 #include "benchmarks/result.h"
 #include "glog/logging.h"
 #include "plugins/host/plugin.h"
@@ -73,11 +74,8 @@ class Side {
   Side(int number, Shared* shared, int socket, const std::string& plugin)
       : me_(number), shared_(*shared) {
     Pin(number);
-    LoadOptions load;
-    load.path_policy.allow_sticky_parents = true;
-    load.path_policy.allow_links = true;
     transport_ = std::make_unique<Transport>(
-        Value(Transport::Create(*Value(Plugin::Load(plugin, load)))));
+        Value(Transport::Create(LoadPlugin(plugin))));
     DomainConfig config;
     config.rank = static_cast<uint32_t>(number);
     config.world = 2;

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "benchmarks/plugin.h"
 #include "benchmarks/result.h"
 #include "benchmarks/transport/tensor.grpc.pb.h"
 #include "plugins/host/plugin.h"
@@ -341,9 +342,7 @@ void RunPlugin(const std::string& path, bool bulk_only,
                const std::function<void(const std::string&)>& tell,
                const std::function<std::string()>& hear) {
   const bool serves = other();
-  LoadOptions load;
-  load.path_policy = {/*allow_sticky_parents=*/true, /*allow_links=*/true};
-  const Plugin& plugin = *Value(Plugin::Load(path, load));
+  const Plugin& plugin = LoadPlugin(path);
   Rank rank(plugin, serves ? 1 : 0);
   if (serves) {
     tell(rank.Listen());
