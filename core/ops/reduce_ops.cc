@@ -267,13 +267,16 @@ OpSchema MakeCopyToAll() {
 
 // --- Squares ----------------------------------------------------------------
 
+// As many ranks as one job could have.
+constexpr int64_t kMostParts = 1 << 16;
+
 absl::Status InferSumOfSquares(const OpView& op, std::vector<TensorType>* out) {
   const int64_t parts = op.Int("parts");
   const Ints& blocks = op.Ints("blocks");
-  if (parts < 1) {
-    return op.Error(
-        ErrorCode::kBadAttribute,
-        absl::StrCat("attribute 'parts' must be at least 1, got ", parts));
+  if (parts < 1 || parts > kMostParts) {
+    return op.Error(ErrorCode::kBadAttribute,
+                    absl::StrCat("attribute 'parts' must be from 1 to ",
+                                 kMostParts, ", got ", parts));
   }
   const size_t wanted = parts == 1 ? 0 : op.num_inputs();
   if (blocks.size() != wanted) {
@@ -286,8 +289,7 @@ absl::Status InferSumOfSquares(const OpView& op, std::vector<TensorType>* out) {
     WEFT_RETURN_IF_ERROR(RequireFloat(op, i));
     if (parts == 1) continue;
     const int64_t elements = op.input(i).shape.num_elements();
-    if (blocks[i] >= 0 && blocks[i] <= elements &&
-        elements <= blocks[i] * parts) {
+    if (blocks[i] <= elements && blocks[i] >= (elements + parts - 1) / parts) {
       continue;
     }
     return op.Error(

@@ -245,7 +245,11 @@ TEST(SumOfSquaresTest, SumsOperandsPartByPart) {
   };
   EXPECT_EQ(infer(3, {2, 1}), "f64[3]");
   EXPECT_EQ(infer(1, {}), "f64[]");
-  EXPECT_THAT(infer(0, {}), ErrorWith("WEFT-2003", {"'parts'", "got 0"}));
+  for (int64_t parts : {int64_t{0}, int64_t{-1}, int64_t{1} << 62}) {
+    EXPECT_THAT(infer(parts, {2, 1}),
+                ErrorWith("WEFT-2003", {"'parts'", std::to_string(parts)}));
+  }
+  EXPECT_THAT(infer(2, {-3, 1}), ErrorWith("WEFT-2003", {"'blocks'"}));
   EXPECT_THAT(infer(2, {3}), ErrorWith("WEFT-2003", {"'blocks'", "need 2"}));
   EXPECT_THAT(infer(2, {2, 1}), ErrorWith("WEFT-2003", {"'blocks'", "f32[5]"}));
   EXPECT_THAT(infer(2, {6, 1}), ErrorWith("WEFT-2003", {"'blocks'", "f32[5]"}));

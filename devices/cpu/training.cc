@@ -94,7 +94,7 @@ std::unique_ptr<Kernel> MakeSumOfSquares(const Op& op) {
   for (size_t i = 0; i < op.in.size(); ++i) {
     const Tensor& t = op.in[i];
     const int64_t length = parts == 1 ? t.count : lengths[i];
-    if (!op.Check(length >= 0 && length <= t.count && t.count <= parts * length,
+    if (!op.Check(length <= t.count && length >= (t.count + parts - 1) / parts,
                   "parts that are not an operand")) {
       return nullptr;
     }
