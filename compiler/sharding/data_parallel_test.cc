@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/sharding/lower.h"
-#include "compiler/sharding/norms.h"
 #include "compiler/sharding/sharding.h"
 #include "compiler/training/training.h"
 #include "core/base/error.h"
@@ -42,8 +41,6 @@ struct DataParallelSpec {
   bool first_decides = false;
   std::string split;  // a variable of which this dimension is cut
   int split_dim = 0;
-  bool split_norms = false;
-  bool mapped = false;  // ranks sum in place
 };
 
 // The graph of all micro-batches becomes that of one rank.
@@ -59,10 +56,6 @@ absl::Status MakeDataParallel(Graph* graph, const DataParallelSpec& spec) {
   if (!spec.split.empty()) {
     const Value v = graph->FindNode(spec.split)->output(0);
     sharing.constraints = {{v, 0, Sbp::Split(spec.split_dim), "test"}};
-  }
-  if (spec.mapped) sharing.topology.mapped_bytes = 1;
-  if (spec.split_norms) {
-    WEFT_RETURN_IF_ERROR(SplitNorms(graph, spec.ranks, spec.bundle_bytes));
   }
   WEFT_ASSIGN_OR_RETURN(Sharding sharding, ChooseSharding(*graph, sharing));
   LoweringOptions options;
@@ -642,125 +635,6 @@ TEST(DataParallelTest, WhatIsReadyFirstIsSummedFirst) {
   EXPECT_EQ(sent.size(), 7u);  // 4 parameters; loss, weight, correct
   EXPECT_TRUE(std::is_sorted(sent.begin(), sent.end()));
   EXPECT_TRUE(std::is_sorted(made.begin(), made.end()));
-}
-
-// ---- Norms
-
-// The norm of two sums that travel alone and of one that does not.
-Graph SampleOfNorm() {
-  return ParseGraph(R"(graph "g" {
-%x = weft.Input() {dtype: f32, shape: [30, 40]}
-%a = Mul(%x, %x)
-%b = Neg(%x)
-%c = ReduceSum(%x) {axes: [0], keepdims: 0}
-%suma = weft.Accumulate(%a) {count: 8}
-%sumb = weft.Accumulate(%b) {count: 8}
-%sumc = weft.Accumulate(%c) {count: 8}
-%norm = weft.GlobalNorm(%suma, %sumb, %sumc)
-%o = weft.Output(%norm) {name: "norm"}
-%p = weft.Output(%suma) {name: "a"}
-%q = weft.Output(%sumb) {name: "b"}
-})")
-      .value();
-}
-
-struct NormOfRanks {
-  std::vector<Graph> graphs;
-  double norm = 0;
-};
-
-// Of ranks that all have the same one.
-NormOfRanks TakeNorm(DataParallelSpec spec) {
-  NormOfRanks out;
-  std::vector<RankProgram> job(spec.ranks);
-  const int here = kMicroBatches / spec.ranks;
-  for (spec.rank = 0; spec.rank < spec.ranks; ++spec.rank) {
-    out.graphs.push_back(SampleOfNorm());
-    absl::Status status = MakeDataParallel(&out.graphs.back(), spec);
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_TRUE(VerifyGraph(out.graphs.back()).ok());
-    for (int m = 0; m < here; ++m) {
-      Literal x = RandomLiteral(Shape({30, 40}), 1 + spec.rank * here + m);
-      job[spec.rank].micro_feeds.push_back(
-          {{"x",
-            {Literal::FromDoubles({DType::kF32, Shape({30, 40})},
-                                  x.ToDoubles())}}});
-    }
-  }
-  for (int rank = 0; rank < spec.ranks; ++rank) {
-    job[rank].graph = &out.graphs[rank];
-  }
-  auto results = InterpretJob(job, JobOrder::kInOrder);
-  EXPECT_TRUE(results.ok()) << results.status();
-  if (!results.ok()) return out;
-  const auto norm_of = [](const InterpretResult& r) {
-    return r.outputs.at("norm")[0].data<float>()[0];
-  };
-  out.norm = norm_of((*results)[0]);
-  for (const InterpretResult& r : *results) EXPECT_EQ(norm_of(r), out.norm);
-  return out;
-}
-
-TEST(NormTest, EachRankTakesItsOwnPartOfWhatItReduces) {
-  for (int ranks : {2, 4, 8}) {
-    SCOPED_TRACE(ranks);
-    DataParallelSpec spec;
-    spec.ranks = ranks;
-    spec.mapped = true;
-    spec.algorithm = CollectiveAlgorithm::kThreeStage;
-    spec.bundle_bytes = 2048;
-    const NormOfRanks whole = TakeNorm(spec);
-    EXPECT_GT(whole.norm, 1);
-    EXPECT_EQ(Count(whole.graphs[0], OpId::kGlobalNorm), 1);
-    spec.split_norms = true;
-    const NormOfRanks own = TakeNorm(spec);
-    EXPECT_NEAR(own.norm, whole.norm, 1e-6 * whole.norm);
-    for (const Graph& graph : own.graphs) {
-      EXPECT_EQ(Count(graph, OpId::kGlobalNorm), 0);
-      EXPECT_EQ(Count(graph, OpId::kSumOfSquares), 1);  // of the small sum
-      int squared = 0;
-      for (const Node* node : graph.Nodes()) {
-        if (!node->Is(OpId::kReduceToAll)) continue;
-        squared += graph.View(*node).Int("squares") != 0 ? 1 : 0;
-      }
-      EXPECT_EQ(squared, 2);
-    }
-    // What is sent is squared by all, with the same bits.
-    spec.mapped = false;
-    const NormOfRanks sent = TakeNorm(spec);
-    EXPECT_EQ(sent.norm, own.norm);
-    for (const Graph& graph : sent.graphs) {
-      EXPECT_EQ(Count(graph, OpId::kSumOfSquares), 2);
-      EXPECT_EQ(Count(graph, OpId::kReduceToAll), 0);
-    }
-  }
-}
-
-TEST(NormTest, WhatTravelsTogetherIsSquaredByAll) {
-  DataParallelSpec spec;
-  spec.ranks = 2;
-  spec.mapped = true;
-  spec.algorithm = CollectiveAlgorithm::kThreeStage;
-  spec.split_norms = true;
-  EXPECT_EQ(Count(TakeNorm(spec).graphs[1], OpId::kGlobalNorm), 1);
-  // Neither is one rank's.
-  spec.bundle_bytes = 2048;
-  spec.ranks = 1;
-  EXPECT_EQ(Count(TakeNorm(spec).graphs[0], OpId::kGlobalNorm), 1);
-}
-
-// Sums that are smaller than a block's first line.
-TEST(NormTest, BlocksAreNoLargerThanSums) {
-  for (bool mapped : {false, true}) {
-    DataParallelSpec spec;
-    spec.ranks = 8;
-    spec.mapped = mapped;
-    spec.algorithm = CollectiveAlgorithm::kThreeStage;
-    spec.bundle_bytes = 0;
-    const double whole = TakeNorm(spec).norm;
-    spec.split_norms = true;
-    EXPECT_NEAR(TakeNorm(spec).norm, whole, 1e-6 * whole);
-  }
 }
 
 }  // namespace
