@@ -9,6 +9,7 @@
 
 #include "compiler/testing/fake_oracle.h"
 #include "core/base/error.h"
+#include "core/ops/schema.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/weft/job.h"
@@ -125,9 +126,8 @@ TEST(ProgramsTest, KeepsAllWhereComputingAgainSparesNothing) {
   EXPECT_THAT(asked.recompute_note, HasSubstr("keeps all"));
 }
 
-// Bytes of rank 0's arenas of training, by kind.
-std::map<plan::Arena::Kind, uint64_t> Arenas(
-    const std::vector<std::string>& sets, uint32_t ranks) {
+// Of training, on rank 0.
+plan::Plan PlanOf(const std::vector<std::string>& sets, uint32_t ranks) {
   FakeOracle oracle;
   std::vector<plan::Device> devices = {HostDevice()};
   const job::Job job = Job(sets);
@@ -136,12 +136,38 @@ std::map<plan::Arena::Kind, uint64_t> Arenas(
   absl::StatusOr<Programs> p = BuildPrograms(
       RealOs(), job, Info(), devices, devices[0].name(), oracle, options);
   EXPECT_TRUE(p.ok()) << p.status();
+  return p.ok() ? p->plans.at("train") : plan::Plan();
+}
+
+// Bytes of arenas, by kind.
+std::map<plan::Arena::Kind, uint64_t> Arenas(
+    const std::vector<std::string>& sets, uint32_t ranks) {
   std::map<plan::Arena::Kind, uint64_t> out;
-  if (!p.ok()) return out;
-  for (const plan::Arena& a : p->plans.at("train").arenas()) {
-    out[a.kind()] += a.bytes();
-  }
+  const plan::Plan plan = PlanOf(sets, ranks);
+  for (const plan::Arena& a : plan.arenas()) out[a.kind()] += a.bytes();
   return out;
+}
+
+// Only where ranks share samples and nothing else, and where the norm need not
+// have the bits of one rank.
+TEST(ProgramsTest, NormsAreOfPartsWhereRanksShareSamples) {
+  const auto has = [](const std::string& more, uint32_t ranks, OpId op) {
+    const plan::Plan plan = PlanOf(
+        {"model.builtin.args.hidden=512,512", "optimizer.clip_norm=1", more},
+        ranks);
+    const auto& kernels = plan.kernels();
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [op](const plan::Kernel& kernel) {
+                         return kernel.op() == static_cast<uint32_t>(op);
+                       });
+  };
+  for (const std::string more : {"micro_batches=2", "zero=0"}) {
+    EXPECT_FALSE(has(more, 2, OpId::kGlobalNorm)) << more;
+    EXPECT_TRUE(has(more, 2, OpId::kSumOfSquares)) << more;
+    EXPECT_TRUE(has(more, 1, OpId::kGlobalNorm)) << more;
+  }
+  EXPECT_TRUE(has("logical_shards=2", 2, OpId::kGlobalNorm));
+  EXPECT_FALSE(has("logical_shards=2", 2, OpId::kSumOfSquares));
 }
 
 // Of n ranks each keeps an n-th; whole parameters and gradients are there one
