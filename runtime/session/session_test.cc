@@ -153,8 +153,9 @@ TEST(SessionTest, StopFinishesStartedStepsAndNoMore) {
     absl::StatusOr<uint64_t> done = f.session->Run("train", 0, 1'000'000);
     ASSERT_TRUE(done.ok()) << done.status();
     EXPECT_GE(*done, 3u);
-    // The lease at the stop ended 3 periods after the slowest finished one.
-    EXPECT_LE(*done, 3u + 3u);
+    // Of two finished periods control may have seen each as it came, and reach
+    // twice as far each time (pace.h).
+    EXPECT_LE(*done, 2u + 2 * 2 * 2u + 1);
     EXPECT_EQ(f.rows.rows.size(), *done);
     EXPECT_EQ(f.State("w"), Reference(0, *done, shape.micro).w);
     // Sticky, but for who asks.
