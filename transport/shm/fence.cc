@@ -2,19 +2,58 @@
 
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace weft_shm {
 namespace {
 
+constexpr int kMostLooks = 2'000;  // a millisecond apart
+
 bool Does(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+// Runs on each core that it may. Makes system calls only.
+[[noreturn]] void Visit() {
+  const long cores = sysconf(_SC_NPROCESSORS_CONF);
+  for (long core = 0; core < cores && core < CPU_SETSIZE; ++core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+  for (;;) syscall(SYS_exit_group, 0);
+}
+
+// A core that this process has left for nobody keeps its memory at hand. When a
+// thread comes back there Linux does not look again at whether the process
+// takes part in fences by now, and leaves the core out. So somebody else goes
+// there once: a child, which has memory of its own. It says nothing when it
+// ends, not to disturb who waits for other children. False where it cannot be.
+bool VisitCores() {
+  const long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
+  if (child == 0) Visit();
+  if (child < 0) return false;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    int status = 0;
+    const pid_t ended =
+        waitpid(static_cast<pid_t>(child), &status, __WALL | WNOHANG);
+    if (ended != 0) return ended == child && status == 0;
+    const timespec millisecond = {0, 1'000'000};
+    nanosleep(&millisecond, nullptr);
+  }
+  kill(static_cast<pid_t>(child), SIGKILL);  // a core that nobody gets
+  return false;
+}
 
 }  // namespace
 
 bool HasFences() {
   static const bool has = Does(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
-                          Does(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+                          Does(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
+                          VisitCores();
   return has;
 }
 
