@@ -15,9 +15,9 @@ constexpr int kMostLooks = 2'000;  // a millisecond apart
 
 bool Does(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-// Runs on each core that it may. Makes system calls only.
-[[noreturn]] void Visit() {
-  const long cores = sysconf(_SC_NPROCESSORS_CONF);
+// Runs on each core that it may. Makes system calls only: another thread of the
+// process that it is a copy of may have held any lock.
+[[noreturn]] void Visit(long cores) {
   for (long core = 0; core < cores && core < CPU_SETSIZE; ++core) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -33,8 +33,9 @@ bool Does(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 // there once: a child, which has memory of its own. It says nothing when it
 // ends, not to disturb who waits for other children. False where it cannot be.
 bool VisitCores() {
+  const long cores = sysconf(_SC_NPROCESSORS_CONF);
   const long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
-  if (child == 0) Visit();
+  if (child == 0) Visit(cores);
   if (child < 0) return false;
   for (int looks = 0; looks < kMostLooks; ++looks) {
     int status = 0;
