@@ -123,7 +123,8 @@ struct Collective {
   std::string device;
   int stage = -1;
   // Not null: an all-reduce in place of floats leaves there the sum of squares
-  // of the block that this rank has reduced (f64 []), as it was reduced.
+  // of the block that this rank has reduced (f64 []), as it was reduced. Not
+  // changed by any other.
   Value* squares = nullptr;
 
   CollectiveGroup group() const {

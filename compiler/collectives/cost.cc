@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/collectives/schedule.h"
+#include "core/base/align.h"
 #include "core/base/error.h"
 
 namespace weft {
@@ -173,9 +174,9 @@ bool InPlace(CollectiveKind kind, CollectiveAlgorithm algorithm, int64_t bytes,
 }
 
 int64_t BlockInPlace(int64_t elements, int ranks, DType dtype) {
-  const int64_t line =
-      kInPlaceAlignment / static_cast<int64_t>(DTypeSize(dtype));
-  return ((elements + ranks - 1) / ranks + line - 1) / line * line;
+  const uint64_t line = kInPlaceAlignment / DTypeSize(dtype);
+  return static_cast<int64_t>(
+      AlignUp(static_cast<uint64_t>((elements + ranks - 1) / ranks), line));
 }
 
 int FewMessages(int ranks) {

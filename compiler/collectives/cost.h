@@ -80,8 +80,9 @@ constexpr int kMostInPlace = 32;
 // bytes.
 constexpr int64_t kInPlaceAlignment = 64;
 
-// Elements of a block of a sum in place, of `elements`; the last one has the
-// rest.
+// Elements of a block of a sum in place, of `elements`: whole lines of memory.
+// The last one has the rest, which there is where InPlace() is true; of less
+// than a line for each rank a block may be more than all elements.
 int64_t BlockInPlace(int64_t elements, int ranks, DType dtype);
 
 struct CollectiveCost {

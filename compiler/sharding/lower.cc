@@ -178,11 +178,8 @@ class Lowerer {
       lowered_[node.id()] = inputs[0].node;
       return Made(node, {inputs[0]});
     }
-    if (shares() && IsOfParts(node)) {
-      WEFT_ASSIGN_OR_RETURN(const bool done, AddOwnPart(node));
-      if (done) return absl::OkStatus();
-    }
-    return Add(node, inputs);
+    const std::vector<Value> own = OwnSquares(node);
+    return own.empty() ? Add(node, inputs) : AddOwnPart(node, own);
   }
 
   // ---- norms of what members reduce (norms.h) ----
@@ -201,18 +198,27 @@ class Lowerer {
     return shares() && asked ? &squares_[v] : nullptr;
   }
 
-  // Each member adds its own part of all operands and takes the others' parts
-  // from them. False where parts were not reduced by members.
-  absl::StatusOr<bool> AddOwnPart(const Node& node) {
+  // Of the parts that this member has reduced of all operands; empty where one
+  // was not reduced by members.
+  std::vector<Value> OwnSquares(const Node& node) const {
+    std::vector<Value> out;
+    if (!IsOfParts(node)) return out;
+    for (Value v : node.inputs()) {
+      const auto found = squares_.find(v);
+      if (found == squares_.end() || !found->second.valid()) return {};
+      out.push_back(found->second);
+    }
+    return out;
+  }
+
+  // Each member adds what it has and takes the others' parts from them.
+  absl::Status AddOwnPart(const Node& node, const std::vector<Value>& squares) {
     GraphEmitter emit(&out_, absl::StrCat(node.name(), "/own"),
                       "sharding: of what this member reduced");
     emit.set_placement(node.device, node.stage);
-    Value own;
-    for (Value v : node.inputs()) {
-      const auto found = squares_.find(v);
-      if (found == squares_.end() || !found->second.valid()) return false;
-      own =
-          own.valid() ? emit.Emit1("Add", {own, found->second}) : found->second;
+    Value own = squares[0];
+    for (size_t i = 1; i < squares.size(); ++i) {
+      own = emit.Emit1("Add", {own, squares[i]});
     }
     own = emit.Emit1("Reshape", {own}, {{"shape", std::vector<int64_t>{1}}});
     WEFT_RETURN_IF_ERROR(emit.status());
@@ -222,8 +228,7 @@ class Lowerer {
                  absl::StrCat(node.name(), "/all"), /*micro=*/false,
                  node.output_type(0)));
     lowered_[node.id()] = all.node;
-    WEFT_RETURN_IF_ERROR(Made(node, {all}));
-    return true;
+    return Made(node, {all});
   }
 
   absl::Status Add(const Node& node, const std::vector<Value>& inputs) {

@@ -24,9 +24,13 @@
 
 namespace weft {
 
+// Errors: those of adding to the graph, a defect.
 absl::Status DecomposeNorms(Graph* graph);
 
-// `bundle_bytes`: of LoweringOptions.
+// `bundle_bytes`: of LoweringOptions; a sum over members (weft.Accumulate) of
+// f32 or f64 that is too large for bundles (GoesAlone) travels alone. A norm of
+// none of these stays as it is, and so do all of fewer than two members.
+// Errors: as above.
 absl::Status SplitNorms(Graph* graph, int members, int64_t bundle_bytes);
 
 }  // namespace weft

@@ -116,6 +116,14 @@ int Count(const Graph& graph, OpId op, const std::string& flag = "") {
   return count;
 }
 
+int CountOfName(const Graph& graph, const std::string& part) {
+  int count = 0;
+  for (const Node* node : graph.Nodes()) {
+    count += node->name().find(part) != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
 TEST(SplitNormsTest, EachRankTakesItsOwnPartOfWhatItReduces) {
   for (int ranks : {2, 4, 8}) {
     SCOPED_TRACE(ranks);
@@ -155,6 +163,10 @@ TEST(SplitNormsTest, BlocksAreNoLargerThanSums) {
                                  /*bundle_bytes=*/0});
     EXPECT_NEAR(all.norm, whole.norm, 1e-6 * whole.norm);
     EXPECT_EQ(Count(all.graphs[0], OpId::kGlobalNorm), 0);
+    // Of 40 elements no member has a block, so all do all parts, and nothing
+    // is left of parts of their own.
+    EXPECT_THAT(PartsOf(all.graphs[0]), UnorderedElementsAre(8));
+    EXPECT_EQ(CountOfName(all.graphs[0], "/own"), 0);
   }
 }
 

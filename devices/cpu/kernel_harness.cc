@@ -352,7 +352,7 @@ void ExpectMatchesReference(const OpCase& c, Numerics numerics) {
   }
   // Results that may be the memory of operands.
   const size_t over = std::min({out.size(), c.inputs.size(), size_t{32}});
-  const uint32_t all = ~0u >> (32 - over);
+  const auto all = static_cast<uint32_t>((uint64_t{1} << over) - 1);
   if (schema.effect == OpEffect::kUpdate) {
     others.emplace_back();
     others.back().updates = all;
