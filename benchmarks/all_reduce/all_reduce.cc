@@ -179,8 +179,8 @@ class Rank {
   void RunSize(const Size& size, uint64_t epoch) {
     meeting_->AllGather(rank_, absl::StrCat(size.name), "").IgnoreError();
     runtime::SessionOptions options;
-    // Who waits for a rank on the same core lets it have that.
-    options.spin_ns = ranks_ > std::thread::hardware_concurrency() ? 0 : 20'000;
+    const uint32_t cores = std::thread::hardware_concurrency();
+    options.ranks_on_cores = (ranks_ + cores - 1) / cores;  // it has one core
     options.periods_in_flight = 1000;  // the control thread is on the same core
     options.wire.emplace();
     options.wire->transports = {{&transport_, {}}};

@@ -381,8 +381,8 @@ bool Worker::PollOthers() {
 // True where something came in.
 bool Worker::Poll() {
   unpolled_ = 0;
-  if (config_.wire != nullptr) polled_ticks_ = CpuTicks();
   bool any = PollOthers();
+  if (config_.wire != nullptr) polled_ticks_ = CpuTicks();
   if (config_.ports[config_.number].box->Drain(
           [this](const Message& m) { local_.Push(m); }) != 0) {
     any = true;
@@ -455,16 +455,23 @@ uint32_t Worker::Looks() const {
   return 12;
 }
 
+// A look while there is nothing to do.
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline bool Worker::SomethingCame() {
+  const bool came = !config_.ports[config_.number].box->Empty() || PollOthers();
+  if (came) {
+    nap_ns_ = kFirstNapNs;
+    polled_ticks_ = CpuTicks();
+  }
+  return came;
+}
+
 // Nothing to do: spins or yields a little, then sleeps until something comes.
 void Worker::Wait() {
   const Port& port = config_.ports[config_.number];
   if (config_.spin_ns != 0) {
     uint64_t until = 0;
     for (uint32_t n = 0;; ++n) {
-      if (!port.box->Empty() || PollOthers()) {
-        nap_ns_ = kFirstNapNs;
-        return;
-      }
+      if (SomethingCame()) return;
       CpuRelax();
       if (n % 128 != 0) continue;
       uint64_t now = NowNs();
@@ -481,10 +488,7 @@ void Worker::Wait() {
     } else {
       CpuRelax();
     }
-    if (!port.box->Empty() || PollOthers()) {
-      nap_ns_ = kFirstNapNs;
-      return;
-    }
+    if (SomethingCame()) return;
   }
   uint32_t seen = port.word->Announce();
   absl::Status status;

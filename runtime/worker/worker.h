@@ -216,6 +216,7 @@ class Worker {
   bool Outstanding() const;
   bool TimesAwaited() const;
   uint32_t Looks() const;
+  bool SomethingCame();
   void Wait();
   void WaitObserved();
   Waiting WhyWaiting() const;
@@ -257,8 +258,8 @@ class Worker {
   // Periods that are done but for what is on its way out: (period, holds).
   std::deque<std::pair<uint64_t, uint64_t>> sending_;
   uint32_t unpolled_ = 0;
-  uint64_t polled_ticks_ = 0;
-  uint32_t posts_ = 0;  // of the word, when the wire was polled last
+  uint64_t polled_ticks_ = 0;  // when the wire's last poll was over
+  uint32_t posts_ = 0;         // of the word, when the wire was polled last
   std::vector<FutexWord::Other> wire_words_;  // of the transports, asleep
   uint64_t nap_ns_ = kFirstNapNs;
   Leaving leaving_ = Leaving::kNo;

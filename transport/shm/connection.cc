@@ -10,6 +10,9 @@ namespace {
 
 using weft_transport::Limits;
 
+// Of a slot, ahead of a SEND: what lies behind is fetched while this is
+// written.
+constexpr uint64_t kFetched = 4096;
 // Records of one pass, so that the lock is let go now and then.
 constexpr uint32_t kPass = 256;
 // A pass that took fewer records, and no chunk, can't have made the room that a
@@ -72,6 +75,7 @@ void Connection::SayMessage(uint64_t id, Send* send) {
     send->kept.number = free.back();  // as many as credits
     free.pop_back();
     std::memcpy(link_.out->slot(send->kept.number), send->data, send->length);
+    written_ = send->length;
   }
   uint64_t fin = 0;
   if (!fins_.empty() && !fins_.front().mismatch) {
@@ -266,9 +270,17 @@ bool Connection::HandleEager(const Record& record) {
     bytes = link_.in->slot(slot);
   }
   const uint32_t fin = EagerFin(record);
-  return TakeEager(record.id, record.tag, record.flags == kUrgent,
-                   {bytes, length}) &&
-         (fin == 0 || TakeFinOf(fin));
+  if (!TakeEager(record.id, record.tag, record.flags == kUrgent,
+                 {bytes, length}) ||
+      (fin != 0 && !TakeFinOf(fin))) {
+    return false;
+  }
+  // Who is sent something answers, perhaps, with the like of what it sent last.
+  const uint64_t next = std::min(std::exchange(written_, 0), kFetched);
+  if (next != 0 && !slots_[0].empty()) {
+    link_.out->FetchToWrite(slots_[0].back(), next);
+  }
+  return true;
 }
 
 bool Connection::HandleData(const Record& record, Lock* lock) {

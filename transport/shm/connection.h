@@ -162,6 +162,7 @@ class Connection
   bool put_off_ = false;            // those of now
   weft_sdk::Fifo<Record> pending_;  // no room yet; bounded as operations are
   std::vector<uint32_t> slots_[2];  // free ones; [1]: of urgent SENDs
+  uint64_t written_ = 0;            // into a slot, by the last SEND
   bool wrote_ = false;              // the peer is to be rung
 
   uint64_t copied_out_ = 0;  // the SEND of which a chunk is copied; 0: none
