@@ -7,6 +7,7 @@
 #include "core/ops/scalar.h"
 #include "core/reference/evaluators.h"
 #include "core/reference/integers.h"
+#include "core/types/literal.h"
 #include "core/types/reductions.h"
 
 namespace weft {
@@ -108,7 +109,8 @@ absl::Status ArgMax(const OpView& op, absl::Span<const Tensor> in,
   return absl::OkStatus();
 }
 
-// Of the operands as a balanced tree, element by element.
+// Of the operands as a balanced tree, element by element. The squares are of
+// what comes out, rounded.
 absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
                          std::vector<Tensor>* out) {
   const OpId combine =
@@ -120,15 +122,15 @@ absl::Status ReduceToAll(const OpView& op, absl::Span<const Tensor> in,
     return IsInteger(dtype) ? IntegerValue(combine, dtype, a, b)
                             : ScalarValue(combine, a, b);
   };
-  double squares = 0;
   for (size_t i = 0; i < in[0].v.size(); ++i) {
     TreeFold<double> fold(both);
     for (const Tensor& x : in) fold.Take(x.v[i]);
     const double all = fold.Total();
     for (size_t k = 0; k < in.size(); ++k) (*out)[k].v[i] = all;
-    squares += all * all;
   }
-  if (op.Int("squares") != 0) out->back().v[0] = squares;
+  if (op.Int("squares") == 0) return absl::OkStatus();
+  const Literal first = Literal::FromDoubles(op.input(0), (*out)[0].v);
+  for (double all : first.ToDoubles()) out->back().v[0] += all * all;
   return absl::OkStatus();
 }
 
