@@ -25,6 +25,8 @@ constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kMomentNs = 200 * kNsPerMs;
 // One rank that writes without end keeps nobody else waiting.
 constexpr int kReadsAtOnce = 256;
+// How often to look whether there is room again for what ranks write.
+constexpr int64_t kFullNs = 10 * kNsPerMs;
 
 // One rank with what it has written.
 struct Running {
@@ -101,16 +103,20 @@ class Loop {
 
   int64_t Now() const { return options_.clock->MonotonicNs(); }
 
+  bool Full() const { return options_.full && options_.full(); }
+
   void WaitForEvents() {
+    const bool full = Full();
     std::vector<pollfd> fds = {{options_.signals->handle(), POLLIN, 0}};
     for (const Running& rank : ranks_) {
       if (!rank.child.has_value()) continue;
       fds.push_back({rank.child->handle(), POLLIN, 0});
-      if (rank.open[0]) fds.push_back({rank.child->out(), POLLIN, 0});
-      if (rank.open[1]) fds.push_back({rank.child->err(), POLLIN, 0});
+      if (rank.open[0] && !full) fds.push_back({rank.child->out(), POLLIN, 0});
+      if (rank.open[1] && !full) fds.push_back({rank.child->err(), POLLIN, 0});
     }
     int timeout = -1;
-    const int64_t next_ns = std::min(next_ns_, tell_ns_);
+    int64_t next_ns = std::min(next_ns_, tell_ns_);
+    if (full) next_ns = std::min(next_ns, Now() + kFullNs);
     if (next_ns != kNever) {
       const int64_t left = std::max<int64_t>(0, next_ns - Now());
       // Rounded up: a deadline that is almost there is waited for, not polled.
@@ -123,8 +129,8 @@ class Loop {
   void OnRank(Running* rank) {
     // Before its output: what it wrote before its end is read after it.
     const bool ended = rank->child->ended();
-    Read(rank, Stream::kOut, rank->child->out());
-    Read(rank, Stream::kErr, rank->child->err());
+    Read(rank, Stream::kOut, rank->child->out(), ended);
+    Read(rank, Stream::kErr, rank->child->err(), ended);
     if (!ended) return;
     for (Stream stream : {Stream::kOut, Stream::kErr}) {
       rank->lines[static_cast<int>(stream)].Finish(
@@ -145,10 +151,11 @@ class Loop {
     if (!end.ok() && !rank->end.asked) OnFailure(rank->end);
   }
 
-  void Read(Running* rank, Stream stream, int fd) {
+  void Read(Running* rank, Stream stream, int fd, bool ended) {
     const int index = static_cast<int>(stream);
     char bytes[16384];
     for (int i = 0; i < kReadsAtOnce && rank->open[index]; ++i) {
+      if (!ended && Full()) return;
       const ssize_t got = read(fd, bytes, sizeof(bytes));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && errno == EAGAIN) return;

@@ -8,7 +8,8 @@
 //                                          save and to stop; who still runs
 //                                          after the grace time is killed
 //
-// A second SIGINT or a second SIGTERM kills all at once. SIGUSR1 and SIGUSR2,
+// A second SIGINT or a second SIGTERM kills all at once, whoever reads what the
+// ranks write. SIGUSR1 and SIGUSR2,
 // which batch systems send before they end a job, ask as SIGTERM does.
 //
 // Threading: one thread, which waits in poll for ranks, their output, signals
@@ -77,6 +78,9 @@ struct AttemptOptions {
   Clock* clock = nullptr;
   std::function<void(absl::string_view)> to_stdout;
   std::function<void(absl::string_view)> to_stderr;
+  // While these two have no room nothing more is read of what ranks write, but
+  // of those that have ended. None: there is always room.
+  std::function<bool()> full;
   // A rank has ended as none should, and nobody asked it to.
   std::function<void(const RankEnd&)> on_failure;
   // The first of them, a moment later, where others still run.

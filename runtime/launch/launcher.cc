@@ -155,6 +155,7 @@ class Launcher {
     attempt.clock = job_.clock;
     attempt.to_stdout = job_.to_stdout;
     attempt.to_stderr = job_.to_stderr;
+    attempt.full = job_.full;
     return attempt;
   }
 

@@ -69,6 +69,7 @@ struct LaunchJob {
   Clock* clock = &RealClock();
   std::function<void(absl::string_view)> to_stdout;
   std::function<void(absl::string_view)> to_stderr;
+  std::function<bool()> full;  // AttemptOptions
   // After a failure: AttemptOptions.
   uint64_t told_ns = 5'000'000'000;
   uint64_t asked_ns = 5'000'000'000;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -373,6 +374,29 @@ TEST_F(LauncherTest, ASecondInterruptKillsAtOnce) {
       "read x < $DIR/b; kill -INT $PPID; exec sleep 1000; fi; "
       "read x < $DIR/a; kill -INT $PPID; sleep 1000 & wait; sleep 1000");
   EXPECT_EQ(result.stop_signal, SIGINT);
+}
+
+// Ranks that write without end, into what nobody reads.
+TEST_F(LauncherTest, SignalsAreHeardWhileNobodyReads) {
+  grace_ns_ = kVeryLong;
+  job_.full = [] { return true; };
+  const LaunchResult result = MustLaunch(
+      "if [ $RANK = 1 ]; then trap '' TERM; "
+      "(while true; do echo much; done) & echo ready > $DIR/a; "
+      "read x < $DIR/b; kill -TERM $PPID; wait; fi; "
+      "trap 'echo got > $DIR/b' TERM; "
+      "read x < $DIR/a; kill -TERM $PPID; sleep 1000 & wait; sleep 1000");
+  EXPECT_EQ(result.stop_signal, SIGTERM);
+}
+
+// What they wrote is read when there is room again, and at the end in any case.
+TEST_F(LauncherTest, NothingIsLostWhileThereIsNoRoom) {
+  flags_.tee = "3";
+  int looks = 0;
+  job_.full = [&looks] { return ++looks % 4 != 0; };
+  EXPECT_EQ(MustLaunch("for i in $(seq 500); do echo $RANK:$i; done").exit_code,
+            0);
+  EXPECT_EQ(std::count(out_.begin(), out_.end(), '\n'), 2 * 500);
 }
 
 // As a shell between does.

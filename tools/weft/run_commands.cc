@@ -1,5 +1,9 @@
 // weft run: the ranks of a job as processes of this machine.
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "runtime/launch/console.h"
 #include "runtime/launch/coordinator_hub.h"
 #include "runtime/launch/launcher.h"
 #include "runtime/observe/run_directory.h"
@@ -98,10 +103,21 @@ class RunJob {
     launch_.variables = context_->env.variables();
     launch_.log_directory = flags_.log_dir;
     launch_.hub = launch::CoordinatorHub;
-    launch_.to_stdout = [](absl::string_view text) { Print(text, stdout); };
-    launch_.to_stderr = [](absl::string_view text) { Print(text, stderr); };
     Announce();
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<launch::Console> console,
+                          launch::Console::Open(STDOUT_FILENO, STDERR_FILENO));
+    launch_.to_stdout = [&console](absl::string_view text) {
+      console->Write(launch::Stream::kOut, text);
+    };
+    launch_.to_stderr = [&console](absl::string_view text) {
+      console->Write(launch::Stream::kErr, text);
+    };
+    launch_.full = [&console] { return console->full(); };
     absl::StatusOr<launch::LaunchResult> result = launch::Launch(launch_);
+    // Who has asked it to end does not wait for who has stopped reading.
+    console->Finish(result.ok() && result->stop_signal != 0
+                        ? kStoppedNs
+                        : launch::Console::kForEver);
     if (!result.ok()) {
       if (directory_.has_value()) directory_->Discard();
       return result.status();
@@ -114,14 +130,18 @@ class RunJob {
     }
     context_->stop_signal = result->stop_signal;
     context_->exit_code = result->exit_code;
+    // Results that nobody got are no success.
+    const int lost = console->error(launch::Stream::kOut);
+    if (lost == 0 || result->exit_code != 0) return absl::OkStatus();
+    if (lost != EPIPE) {
+      return MakeError(ErrorCode::kWriteFailed, "cannot write to stdout");
+    }
+    context_->exit_code = 128 + SIGPIPE;
     return absl::OkStatus();
   }
 
  private:
-  static void Print(absl::string_view text, std::FILE* file) {
-    std::fwrite(text.data(), 1, text.size(), file);
-    std::fflush(file);
-  }
+  static constexpr uint64_t kStoppedNs = 1'000'000'000;
 
   // On the first host this process has the directory's lock, from here to the
   // end of the last rank.
