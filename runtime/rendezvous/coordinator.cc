@@ -258,6 +258,8 @@ absl::Status Coordinator::Impl::Listen(const std::string& host) {
                            &port);
   // Else a second coordinator would share the port of the first unseen.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // A rank has one. What strangers have costs them a connection each.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.RegisterService(service_.get());
   server_ = builder.BuildAndStart();
@@ -268,8 +270,7 @@ absl::Status Coordinator::Impl::Listen(const std::string& host) {
                      ": another process does, or it is no address of host ",
                      HostName()));
   }
-  const bool any = host == "0.0.0.0" || host == "::";
-  address_ = JoinHostPort(any ? "127.0.0.1" : host, port);
+  address_ = JoinHostPort(IsAnyAddress(host) ? "127.0.0.1" : host, port);
   WEFT_ASSIGN_OR_RETURN(timer_,
                         Thread::Start("weft-coord", [this] { Tick(); }));
   return absl::OkStatus();
@@ -277,13 +278,13 @@ absl::Status Coordinator::Impl::Listen(const std::string& host) {
 
 void Coordinator::Impl::Tick() {
   while (true) {
-    uint64_t next = 0;
-    Do([&](uint64_t now) { next = meeting_.OnTime(now); });
+    Do([&](uint64_t now) { meeting_.OnTime(now); });
     MutexLock lock(&mu_);
     while (!ending_) {
       const uint64_t now = NowNs();
-      if (now >= next) break;
-      changed_.WaitFor(&mu_, std::chrono::nanoseconds(next - now));
+      const uint64_t due = meeting_.due();
+      if (now >= due) break;
+      changed_.WaitFor(&mu_, std::chrono::nanoseconds(due - now));
     }
     if (ending_) return;
   }

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -90,8 +91,8 @@ class GrpcRendezvous::Impl
   enum class State { kConnecting, kEntered, kAccepted, kWelcome };
   // A value, or values by rank, that this rank waits for.
   struct Call {
-    std::map<uint32_t, std::string> values;  // complete but for the last
-    uint32_t complete = 0;
+    std::map<uint32_t, std::string> values;  // whole, or as far as they came
+    std::set<uint32_t> complete;             // of `values`
     uint32_t wanted = 0;
     absl::Status failed;
   };
@@ -376,8 +377,18 @@ void GrpcRendezvous::Impl::Hear(const ToRank& message) {
       const Part& part = message.value();
       auto at = calls_.find(part.call());
       if (at == calls_.end()) return;
-      at->second.values[part.rank()].append(part.data());
-      if (part.last()) ++at->second.complete;
+      Call& call = at->second;
+      std::string& value = call.values[part.rank()];
+      if (part.rank() >= options_.ranks ||
+          call.complete.count(part.rank()) != 0 ||
+          value.size() + part.data().size() > kMaxValueBytes) {
+        call.failed =
+            MakeError(ErrorCode::kPeerRefused,
+                      absl::StrCat(Where(), " answers what makes no sense"));
+        return;
+      }
+      value.append(part.data());
+      if (part.last()) call.complete.insert(part.rank());
       return;
     }
     case ToRank::kMissing: {
@@ -450,13 +461,16 @@ absl::StatusOr<std::map<uint32_t, std::string>> GrpcRendezvous::Impl::Await(
     uint64_t call, const std::string& key) {
   const auto done = [&] {
     const Call& c = calls_.at(call);
-    return c.complete == c.wanted || !c.failed.ok() || !failure_locked().ok();
+    return c.complete.size() == c.wanted || !c.failed.ok() ||
+           !failure_locked().ok();
   };
   const bool in_time =
       WaitUntil(NowNs() + options_.deadline_ns + kMarginNs, done);
   Call c = std::move(calls_.at(call));
   calls_.erase(call);
-  if (c.complete == c.wanted) return std::move(c.values);
+  if (c.failed.ok() && c.complete.size() == c.wanted) {
+    return std::move(c.values);
+  }
   WEFT_RETURN_IF_ERROR(failure_locked());
   WEFT_RETURN_IF_ERROR(c.failed);
   if (!in_time) {

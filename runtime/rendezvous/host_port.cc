@@ -1,5 +1,6 @@
 #include "runtime/rendezvous/host_port.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
@@ -58,6 +59,17 @@ bool IsLoopback(absl::string_view host) {
   const std::string plain = WithoutBrackets(host);
   return absl::EqualsIgnoreCase(plain, "localhost") ||
          absl::StartsWith(plain, "127.") || plain == "::1";
+}
+
+bool IsAnyAddress(absl::string_view host) {
+  const std::string plain = WithoutBrackets(host);
+  in_addr v4;
+  in6_addr v6;
+  if (inet_pton(AF_INET, plain.c_str(), &v4) == 1) {
+    return v4.s_addr == INADDR_ANY;
+  }
+  return inet_pton(AF_INET6, plain.c_str(), &v6) == 1 &&
+         IN6_IS_ADDR_UNSPECIFIED(&v6);
 }
 
 absl::StatusOr<std::vector<std::string>> OutsideAddresses(

@@ -42,6 +42,10 @@ std::string WithoutBrackets(absl::string_view host);
 // written.
 bool IsLoopback(absl::string_view host);
 
+// Whether `host` is the address that stands for all of a machine, however it is
+// written.
+bool IsAnyAddress(absl::string_view host);
+
 // The numeric addresses of `host`, as this machine finds them: by /etc/hosts,
 // then by a server. Several hosts meet there, so those that mean the machine
 // itself are left out; where no other is left it is kBadLaunch, and so is a

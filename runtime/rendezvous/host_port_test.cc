@@ -41,6 +41,15 @@ TEST(HostPortTest, NamesOfTheMachineItself) {
   }
 }
 
+TEST(HostPortTest, AddressesOfAll) {
+  for (const char* host : {"0.0.0.0", "::", "[::]", "::0", "0:0::0"}) {
+    EXPECT_TRUE(IsAnyAddress(host)) << host;
+  }
+  for (const char* host : {"127.0.0.1", "::1", "n1", "", "0.0.0.1"}) {
+    EXPECT_FALSE(IsAnyAddress(host)) << host;
+  }
+}
+
 TEST(HostPortTest, OthersReachWhatIsOutside) {
   EXPECT_THAT(*OutsideAddresses("10.0.0.1"), ElementsAre("10.0.0.1"));
   EXPECT_THAT(*OutsideAddresses("[2001:db8::1]"), ElementsAre("2001:db8::1"));

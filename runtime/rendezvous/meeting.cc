@@ -24,10 +24,9 @@ using rendezvous::ToCoordinator;
 using rendezvous::ToRank;
 
 constexpr uint64_t kMaxBeatNs = 500'000'000;
-// Of a value, of all its parts: a plan of the largest models has some 100 MB.
-constexpr size_t kMaxValueBytes = size_t{1} << 30;
 constexpr size_t kMaxKeyBytes = 1024;
-constexpr size_t kMaxVisitors = 8192;
+// Who have not said who they are; the oldest goes for one more.
+constexpr size_t kMaxStrangers = 8192;
 
 std::string Seconds(uint64_t ns) {
   return absl::StrFormat("%.3g s", static_cast<double>(ns) * 1e-9);
@@ -78,13 +77,27 @@ Meeting::Meeting(const CoordinatorOptions& options, bool loopback,
 // ---- Who comes --------------------------------------------------------------
 
 void Meeting::Arrive(uint64_t visitor, uint64_t now) {
-  if (visitors_.size() >= kMaxVisitors) return outlet_.Close(visitor);
+  if (visitors_.size() >= kMaxStrangers) MakeRoom();
   Visitor& v = visitors_[visitor];
   v.until = now + options_.hello_ns;
   v.challenge = NewNonce();
   ToRank message;
   message.mutable_challenge()->set_nonce(v.challenge);
   outlet_.Send(visitor, std::move(message));
+}
+
+// Numbers of visitors grow.
+void Meeting::MakeRoom() {
+  const auto is_stranger = [](const auto& one) {
+    return one.second.until != 0;
+  };
+  const auto strangers =
+      std::count_if(visitors_.begin(), visitors_.end(), is_stranger);
+  if (static_cast<size_t>(strangers) < kMaxStrangers) return;
+  const auto oldest =
+      std::find_if(visitors_.begin(), visitors_.end(), is_stranger);
+  outlet_.Close(oldest->first);
+  visitors_.erase(oldest);
 }
 
 void Meeting::Hear(uint64_t visitor, const ToCoordinator& message,
@@ -236,6 +249,10 @@ void Meeting::Seat(uint64_t visitor, const Hello& hello, uint64_t now) {
   seat.hello = hello;
   seat.silence_ns =
       hello.silence_ns() != 0 ? hello.silence_ns() : options_.silence_ns;
+  // Who waits less is told more often that this one lives.
+  beat_ns_ = std::min(beat_ns_, BeatNs(seat.silence_ns));
+  next_beat_ = std::min(next_beat_, now + beat_ns_);
+  due_ = std::min(due_, now + beat_ns_ / 2);
   if (joined_ == 0 && hello.join_ns() != 0) join_ns_ = hello.join_ns();
   seat.progress.joined = true;
   seat.progress.host = hello.host();
@@ -478,7 +495,7 @@ bool Meeting::over() const {
 
 // ---- Time -------------------------------------------------------------------
 
-uint64_t Meeting::OnTime(uint64_t now) {
+void Meeting::OnTime(uint64_t now) {
   // Called at least every beat. What is much later was no time for us, so it
   // was none for others to be silent in.
   const uint64_t passed = now - last_time_;
@@ -497,7 +514,7 @@ uint64_t Meeting::OnTime(uint64_t now) {
   }
   CheckTimes(now);
   CheckWaiting(now);
-  return now + beat_ns_ / 2;
+  due_ = now + beat_ns_ / 2;
 }
 
 std::vector<uint32_t> Meeting::Absent() const {

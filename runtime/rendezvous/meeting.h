@@ -5,7 +5,7 @@
 //   meeting.Arrive(7, now);
 //   meeting.Hear(7, message, now);    // outlet.Send(7, ...)
 //   meeting.Left(7, now);
-//   next = meeting.OnTime(now);       // to be called again by then
+//   meeting.OnTime(now);              // to be called again by due()
 //
 // One failure ends the job. A rank that fails says so, and that counts; one
 // whose connection ends without a goodbye, or that is silent too long, is lost,
@@ -35,6 +35,8 @@ namespace weft::runtime {
 
 // Bytes of a value that one message has.
 inline constexpr size_t kPartBytes = size_t{1} << 20;
+// Of a value, of all its parts: a plan of the largest models has some 100 MB.
+inline constexpr size_t kMaxValueBytes = size_t{1} << 30;
 // How often both sides say that they live, where `silence_ns` is death.
 uint64_t BeatNs(uint64_t silence_ns);
 // The name of this host, and the number of its boot, which hosts that are one
@@ -60,7 +62,9 @@ class Meeting {
   void Hear(uint64_t visitor, const rendezvous::ToCoordinator& message,
             uint64_t now);
   void Left(uint64_t visitor, uint64_t now);
-  uint64_t OnTime(uint64_t now);
+  void OnTime(uint64_t now);
+  // When OnTime is to be called next; sooner, perhaps, once a rank has come.
+  uint64_t due() const { return due_; }
   void Fail(uint32_t rank, const absl::Status& cause);
 
   const std::optional<JobFailure>& failure() const { return failure_; }
@@ -98,6 +102,7 @@ class Meeting {
     std::vector<Waiting> waiting;
   };
 
+  void MakeRoom();
   void Enter(uint64_t visitor, const rendezvous::Enter& enter, uint64_t now);
   bool Admit(uint64_t visitor, const rendezvous::Hello& hello);
   bool Agrees(const rendezvous::Hello& hello);
@@ -132,11 +137,12 @@ class Meeting {
   const CoordinatorOptions options_;
   const bool loopback_;
   Outlet& outlet_;
-  const uint64_t beat_ns_;
+  uint64_t beat_ns_;  // the shortest that anybody needs
   const uint64_t start_;
   uint64_t join_ns_;  // from start_ on
   uint64_t last_time_ = 0;
   uint64_t next_beat_ = 0;
+  uint64_t due_ = 0;
   std::map<uint64_t, Visitor> visitors_;
   std::vector<Rank> ranks_;
   uint32_t joined_ = 0;

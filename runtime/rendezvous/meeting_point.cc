@@ -124,14 +124,14 @@ class Answering : public MeetingPoint {
   Thread thread_;
 };
 
-// The note, empty where there was none.
-absl::StatusOr<Secret> Take(int fd) {
+// The note, empty where there was none within `ms` of the last that came.
+absl::StatusOr<Secret> Take(int fd, int ms) {
   constexpr size_t kRoom = MeetingPoint::kMaxNote + 1;
-  Secret note = Secret::Fill(kRoom, [fd](char* to) {
+  Secret note = Secret::Fill(kRoom, [fd, ms](char* to) {
     size_t size = 0;
     while (size < kRoom) {
       pollfd one = {fd, POLLIN, 0};
-      const int ready = poll(&one, 1, kTakeMs);
+      const int ready = poll(&one, 1, ms);
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return size_t{0};
       const ssize_t got = read(fd, to + size, kRoom - size);
@@ -189,7 +189,9 @@ absl::StatusOr<Secret> MeetingPoint::Ask(const std::string& name,
       static_cast<int64_t>(std::min<uint64_t>(deadline_ns, uint64_t{1} << 60));
   for (int64_t pause = kFirstPauseNs;;
        pause = std::min(2 * pause, kLongestPauseNs)) {
-    Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // Who does not answer may have many that wait: no call waits for him.
+    Socket socket(
+        ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (socket.get() < 0) return FromErrno("make a socket");
     if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) ==
         0) {
@@ -197,7 +199,11 @@ absl::StatusOr<Secret> MeetingPoint::Ask(const std::string& name,
         return MakeError(ErrorCode::kPeerRefused,
                          "the meeting point of the ranks is another user's");
       }
-      WEFT_ASSIGN_OR_RETURN(Secret note, Take(socket.get()));
+      const int64_t left_ms =
+          (begin + longest - RealClock().MonotonicNs()) / 1'000'000 + 1;
+      WEFT_ASSIGN_OR_RETURN(
+          Secret note, Take(socket.get(), static_cast<int>(std::clamp<int64_t>(
+                                              left_ms, 1, kTakeMs))));
       if (!note.empty()) return note;
     } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
       return FromErrno("connect");

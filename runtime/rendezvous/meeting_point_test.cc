@@ -70,6 +70,35 @@ TEST(MeetingPointTest, NobodyComes) {
   EXPECT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
 }
 
+// As when the process that has the name is stopped, or is another user's.
+TEST(MeetingPointTest, WhoNeverAnswersIsNotWaitedForLonger) {
+  const std::string name = Name("g");
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto point = MeetingPoint::Open(name, Secret::Of("late"));
+    if (write(ready[1], point.ok() ? "y" : "n", 1) != 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  char said = 0;
+  ASSERT_EQ(read(ready[0], &said, 1), 1);
+  EXPECT_EQ(said, 'y');
+  kill(child, SIGSTOP);
+  siginfo_t stopped;
+  ASSERT_EQ(waitid(P_PID, child, &stopped, WSTOPPED | WNOWAIT), 0);
+  // Who asked stays in his queue: at some time there is no room for more.
+  for (int i = 0; i < 300; ++i) {
+    const absl::Status status = MeetingPoint::Ask(name, 1'000'000).status();
+    ASSERT_TRUE(IsError(status, ErrorCode::kPeerLost)) << status;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
 TEST(MeetingPointTest, NothingIsLeftOfAKilledProcess) {
   const std::string name = Name("f");
   int ready[2];

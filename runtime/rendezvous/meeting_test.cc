@@ -224,6 +224,20 @@ TEST_F(MeetingTest, StrangersAreRefusedAndDisturbNobody) {
   EXPECT_FALSE(closed_.count(10));
 }
 
+// However many come, the first of those that say nothing go, and ranks do not.
+TEST_F(MeetingTest, StrangersLeaveRoom) {
+  Open(2);
+  Enter(10, HelloOf(0, 2));
+  constexpr uint64_t kMany = 9000;
+  for (uint64_t v = 0; v < kMany; ++v) meeting_->Arrive(100 + v, now_);
+  EXPECT_TRUE(closed_.count(100));
+  EXPECT_FALSE(closed_.count(100 + kMany - 1));
+  Enter(100 + kMany, HelloOf(1, 2));
+  EXPECT_TRUE(Last(10).has_welcome());
+  EXPECT_TRUE(Last(100 + kMany).has_welcome());
+  EXPECT_FALSE(closed_.count(10));
+}
+
 TEST_F(MeetingTest, RanksThatDifferFailOnAllWithBothValues) {
   struct Case {
     const char* text;
@@ -310,6 +324,30 @@ TEST_F(MeetingTest, DeadRanksAreTold) {
   EXPECT_FALSE(meeting_->over());
   Pass(4 * kSecond, {});  // the third was lost with it
   EXPECT_TRUE(meeting_->over());
+}
+
+// Who takes a short silence for death hears more often.
+TEST_F(MeetingTest, BeatsAsOftenAsTheLeastPatientNeeds) {
+  Open(2);
+  meeting_->OnTime(now_);
+  EXPECT_EQ(meeting_->due(), now_ + BeatNs(options_.silence_ns) / 2);
+  Hello hello = HelloOf(0, 2);
+  hello.set_silence_ns(kSecond / 5);
+  Enter(10, hello);
+  Enter(11, HelloOf(1, 2));
+  const uint64_t beat = BeatNs(kSecond / 5);
+  EXPECT_LT(beat, BeatNs(options_.silence_ns));
+  EXPECT_LE(meeting_->due(), now_ + beat);
+  int beats = 0;
+  for (const uint64_t end = now_ + kSecond; now_ < end;) {
+    now_ = meeting_->due();
+    Beat(10);
+    Beat(11);
+    const size_t before = sent_[10].size();
+    meeting_->OnTime(now_);
+    if (sent_[10].size() > before && Last(10).has_beat()) ++beats;
+  }
+  EXPECT_GE(beats, static_cast<int>(kSecond / beat) - 2);
 }
 
 // A coordinator that did not run knows nothing of what others did meanwhile.

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kNonceBytes = 12;
 constexpr size_t kTagBytes = 16;
+constexpr size_t kMost = size_t{1} << 30;  // its calls count by int
 
 struct FreeContext {
   void operator()(EVP_CIPHER_CTX* context) const {
@@ -69,7 +70,9 @@ absl::StatusOr<Secret> Unseal(absl::string_view secret,
       MakeError(ErrorCode::kPeerRefused,
                 absl::StrCat("the ", purpose,
                              " was not made by one who has the job's secret"));
-  if (sealed.size() < kNonceBytes + kTagBytes) return foreign;
+  if (sealed.size() < kNonceBytes + kTagBytes || sealed.size() > kMost) {
+    return foreign;
+  }
   const Secret key = KeyOf(secret, purpose);
   const absl::string_view nonce = sealed.substr(0, kNonceBytes);
   std::string tag(sealed.substr(kNonceBytes, kTagBytes));
