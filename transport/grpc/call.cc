@@ -219,13 +219,16 @@ std::vector<std::string> ClientCall::PeerNames() const {
 
 // ---- ServerCall ------------------------------------------------------------
 
-ServerCall::ServerCall(CallOwner* owner, grpc::AsyncGenericService* service,
-                       grpc::ServerCompletionQueue* queue, Tag* accepted)
+ServerCall::ServerCall(CallOwner* owner)
     : Call(owner),
       context_(std::make_unique<grpc::GenericServerContext>()),
       stream_(std::make_unique<grpc::GenericServerAsyncReaderWriter>(
           context_.get())) {
   set_stream(stream_.get(), stream_.get());
+}
+
+void ServerCall::Await(grpc::AsyncGenericService* service,
+                       grpc::ServerCompletionQueue* queue, Tag* accepted) {
   service->RequestCall(context_.get(), stream_.get(), queue, queue, accepted);
 }
 

@@ -162,8 +162,9 @@ class ClientCall final : public Call {
 
 class ServerCall final : public Call {
  public:
-  // `accepted` runs when somebody has called.
-  ServerCall(CallOwner* owner, grpc::AsyncGenericService* service,
+  explicit ServerCall(CallOwner* owner);
+  // `accepted` runs when somebody has called: perhaps before this returns.
+  void Await(grpc::AsyncGenericService* service,
              grpc::ServerCompletionQueue* queue, Tag* accepted);
   // After KeepAlive; Back once it has a user.
   void Start();

@@ -2,6 +2,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/sync_stream.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -82,6 +83,33 @@ TEST_P(CallersTest, TheSilentMakeRoom) {
   auto a = Open(Config(0, 2));
   EXPECT_TRUE(Connect(*a, *b));
   Exchange(*a, *b);
+}
+
+// All ranks of a job come at the same time, and no stranger's bound is theirs.
+TEST_P(CallersTest, AllRanksFindRoomAtOnce) {
+  constexpr uint32_t kRanks = 90;
+  const auto config = [this](uint32_t rank) {
+    DomainConfig of = Config(rank, kRanks);
+    of.peer_timeout_ms = 100'000;  // on two cores
+    return of;
+  };
+  Nodes nodes;
+  nodes.push_back(Open(config(kRanks - 1)));
+  const std::string address = nodes[0]->domain().Listen().value();
+  for (uint32_t r = 0; r + 1 < kRanks; ++r) {
+    nodes.push_back(Open(config(r)));
+    ASSERT_TRUE(nodes.back()->domain().Connect(kRanks - 1, address).ok());
+  }
+  PumpUntil(nodes, [&] {
+    return std::all_of(nodes.begin() + 1, nodes.end(), [](const auto& node) {
+      return node->Count(TransportEventKind::kConnected) == 1;
+    });
+  });
+  for (size_t i = 1; i < nodes.size(); ++i) {
+    const absl::Status status =
+        nodes[i]->Last(TransportEventKind::kConnected)->status;
+    EXPECT_TRUE(status.ok()) << status;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "transport/grpc/options.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -26,8 +27,15 @@ bool IsNumeric(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), address) == 1;
 }
 
+// However it is written.
 bool IsAny(const std::string& host) {
-  return host == "0.0.0.0" || host == "::";
+  in_addr v4;
+  in6_addr v6;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return v4.s_addr == INADDR_ANY;
+  }
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
+         IN6_IS_ADDR_UNSPECIFIED(&v6);
 }
 
 std::string AddressOf(const std::string& interface) {
@@ -54,9 +62,14 @@ std::string AddressOf(const std::string& interface) {
 std::string ReadPem(const std::string& key, const std::string& path) {
   constexpr size_t kMost = 1 << 20;
   const std::string what = "option " + key + "=" + path + ": ";
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"),
-                                                   fclose);
-  if (file == nullptr) throw Error(WEFT_INVALID, what + strerror(errno));
+  // A FIFO would wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw Error(WEFT_INVALID, what + strerror(errno));
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "r"), fclose);
+  if (file == nullptr) {
+    close(fd);
+    throw Error(WEFT_INVALID, what + strerror(errno));
+  }
   struct stat st;
   if (fstat(fileno(file.get()), &st) != 0 || !S_ISREG(st.st_mode)) {
     throw Error(WEFT_INVALID, what + "not a file");

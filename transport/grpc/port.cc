@@ -180,8 +180,8 @@ class GrpcPort final : public Port, public CallOwner {
   }
 
   void Await() {
-    next_ = std::make_shared<ServerCall>(this, &service_, queue_.get(),
-                                         &accept_tag_);
+    next_ = std::make_shared<ServerCall>(this);
+    next_->Await(&service_, queue_.get(), &accept_tag_);
   }
 
   void Accepted(bool ok) {

@@ -94,8 +94,8 @@ TEST(CallTest, EndsWhereItWasCancelledBeforeItStarted) {
   none->Start();
   RunUntil(queue.get(), [&] { return calls.over.count(none.get()) == 1; });
   Accepted accepted;
-  auto in =
-      std::make_shared<ServerCall>(&calls, &service, queue.get(), &accepted);
+  auto in = std::make_shared<ServerCall>(&calls);
+  in->Await(&service, queue.get(), &accepted);
   auto out = CallOf(&calls, port, &user, queue.get());
   out->Start();
   RunUntil(queue.get(), [&] { return accepted.accepted; });

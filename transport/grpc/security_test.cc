@@ -280,6 +280,16 @@ TEST_P(SecurityTest, KeysThatOthersReadAreRefused) {
     EXPECT_TRUE(absl::StrContains(status.message(), path)) << status;
     chmod(path.c_str(), before.st_mode & 07777);
   }
+  // A FIFO is no file, and nobody waits for what would be written to it.
+  for (size_t file : {0, 1, 2}) {
+    DomainConfig fifo = good;
+    fifo.options[file].second = testing::TempDir() + "/fifo";
+    ASSERT_TRUE(mkfifo(fifo.options[file].second.c_str(), 0600) == 0 ||
+                errno == EEXIST);
+    const absl::Status status = transport().Open(fifo).status();
+    EXPECT_TRUE(Is(status, ErrorCode::kBadValue)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "not a file")) << status;
+  }
   DomainConfig part = good;
   part.options.pop_back();
   EXPECT_TRUE(Is(transport().Open(part).status(), ErrorCode::kBadValue));

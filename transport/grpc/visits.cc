@@ -12,8 +12,9 @@ using weft_sdk::Hello;
 using weft_sdk::Refusal;
 using weft_transport::About;
 
-// Strangers that may be under way at once; the oldest goes for one more.
-constexpr size_t kMaxVisits = 64;
+// Visits that may be under way at once besides two of each rank, its streams;
+// the oldest goes for one more.
+constexpr size_t kMaxStrangers = 64;
 constexpr size_t kTokenBytes = 32;
 constexpr uint32_t kMaxInflight = 1u << 20;
 
@@ -119,7 +120,9 @@ void GrpcDomain::MakeRoom() {
       oldest = visit.get();
     }
   }
-  if (count >= kMaxVisits) Drop(oldest, WEFT_PEER_LOST, "");
+  if (count >= kMaxStrangers + 2 * size_t{hello_.world}) {
+    Drop(oldest, WEFT_PEER_LOST, "");
+  }
 }
 
 void GrpcDomain::Say(Visit* visit, const Frame& frame) {
