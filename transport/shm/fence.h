@@ -18,7 +18,9 @@
 
 namespace weft_shm {
 
-// Whether this process takes part in heavy fences from now on.
+// Whether this process takes part in heavy fences from now on. The first call
+// starts a child that looks in at every core, and waits for it: a millisecond,
+// where a core is busy up to two seconds.
 bool HasFences();
 
 inline void LightFence() {
