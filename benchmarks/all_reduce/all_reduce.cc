@@ -110,7 +110,16 @@ std::vector<Size> SizesOf(const Flags& flags) {
     size.periods *= static_cast<uint64_t>(Number(flags, "times"));
     sizes.push_back(size);
   }
+  CHECK(!sizes.empty()) << "no size " << flags.at("size");
   return sizes;
+}
+
+CollectiveAlgorithm AlgorithmOf(const Flags& flags) {
+  for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
+    const auto algorithm = static_cast<CollectiveAlgorithm>(a);
+    if (Name(algorithm) == flags.at("algorithm")) return algorithm;
+  }
+  LOG(FATAL) << "no algorithm " << flags.at("algorithm");
 }
 
 // One rank's graph. What Expand makes is what the ranks sum.
@@ -126,10 +135,7 @@ Graph SumGraph(const Flags& flags, uint32_t rank, const Size& size) {
       Value(graph.Add("Expand", "made", {x->output(0)},
                       {{"shape", std::vector<int64_t>{type.shape.dim(0)}}}));
   Collective sum;
-  for (int a = 0; a < kNumCollectiveAlgorithms; ++a) {
-    const auto algorithm = static_cast<CollectiveAlgorithm>(a);
-    if (Name(algorithm) == flags.at("algorithm")) sum.algorithm = algorithm;
-  }
+  sum.algorithm = AlgorithmOf(flags);
   for (int r = 0; r < Number(flags, "ranks"); ++r) sum.ranks.push_back(r);
   sum.rank = static_cast<int>(rank);
   sum.name = "sum";
@@ -200,8 +206,9 @@ class Rank {
         Measure(kRepetitions, run, static_cast<double>(size.periods) * 1e3);
     if (rank_ == 0) {
       PrintResult("all_reduce",
-                  absl::StrCat("weft shm ", flags_.at("algorithm"), " p",
-                               ranks_, " mapped ", flags_.at("mapped")),
+                  absl::StrCat("weft ", transport_.info().name, " ",
+                               flags_.at("algorithm"), " p", ranks_, " mapped ",
+                               flags_.at("mapped")),
                   size.name, ns, "us");
     }
     CHECK(session->Leave().ok());
@@ -341,6 +348,7 @@ int Main(int argc, char** argv) {
     Rank(flags, rank).Run();
     return 0;
   }
+  AlgorithmOf(flags);  // or nothing runs
   if ((ranks == 2 || ranks == 4) && flags.at("times") == "1") {
     for (const Size& size : SizesOf(flags)) {
       PrintResult("all_reduce", absl::StrCat("limit p", ranks), size.name,

@@ -457,6 +457,9 @@ TEST(InPlacePlanTest, PeersWriteWhereTheyAreLent) {
   const plan::Task& send = *FindLanding(&plan, plan::Task::SEND);
   const plan::Register& made = plan.registers(send.inputs(0).register_());
   EXPECT_TRUE(plan.registers(made.alias_of() - 1).lent());
+  for (const plan::Task& task : plan.tasks()) {
+    EXPECT_NE(task.kind(), plan::Task::COPY) << task.name();
+  }
 }
 
 // This rank still reads the block that its owner writes.
