@@ -207,6 +207,10 @@ bool Connection::Progress(Lock* lock, bool soon) {
   uint32_t taken = 0;
   bool chunks = false;
   if (!copies_in_) {
+    if (!TakeDueFin()) {
+      Nonsense();
+      return true;
+    }
     put_off_ = soon && !closing();
     Record record;
     // Of a peer that has ended, all that it wrote.
@@ -244,7 +248,7 @@ bool Connection::Handle(const Record& record, Lock* lock) {
     case RecordKind::kClear:
       return TakeClear(record.id);
     case RecordKind::kFin:
-      return (record.flags & ~kMismatch) == 0 &&
+      return (record.flags & ~kMismatch) == 0 && TakeDueFin() &&
              TakeFin(record.id, record.flags == kMismatch, record.length);
     case RecordKind::kClose:
       TakeClose();
@@ -269,18 +273,27 @@ bool Connection::HandleEager(const Record& record) {
     if (slot >= 2 * geometry.credits) return false;
     bytes = link_.in->slot(slot);
   }
-  const uint32_t fin = EagerFin(record);
-  if (!TakeEager(record.id, record.tag, record.flags == kUrgent,
-                 {bytes, length}) ||
-      (fin != 0 && !TakeFinOf(fin))) {
+  if (!TakeDueFin() || !TakeEager(record.id, record.tag,
+                                  record.flags == kUrgent, {bytes, length})) {
     return false;
   }
+  // What is short is often answered at once. The host has it a little sooner
+  // where the answer to its own message waits for the next Progress, for which
+  // it asks after any event.
+  due_fin_ = EagerFin(record);
+  const bool later = put_off_ && length <= kInline && !mailbox_->empty();
+  if (!later && !TakeDueFin()) return false;
   // Who is sent something answers, perhaps, with the like of what it sent last.
   const uint64_t next = std::min(std::exchange(written_, 0), kFetched);
   if (next != 0 && !slots_[0].empty()) {
     link_.out->FetchToWrite(slots_[0].back(), next);
   }
   return true;
+}
+
+bool Connection::TakeDueFin() {
+  const uint32_t fin = std::exchange(due_fin_, 0);
+  return fin == 0 || TakeFinOf(fin);
 }
 
 bool Connection::HandleData(const Record& record, Lock* lock) {
@@ -339,6 +352,7 @@ void Connection::Down() {
   }
   down_ = true;
   deadline_ = UINT64_MAX;
+  TakeDueFin();
   CompleteAll();
   fins_.clear();
   pending_.clear();

@@ -100,7 +100,8 @@ class Connection
   bool down() const { return down_; }
   // Nothing is to do before a record comes.
   bool quiet() const {
-    return !closing() && active().empty() && pending_.empty() && fins_.empty();
+    return !closing() && active().empty() && pending_.empty() &&
+           fins_.empty() && due_fin_ == 0;
   }
   // When to call Expire; UINT64_MAX: never.
   uint64_t deadline() const { return deadline_; }
@@ -140,6 +141,8 @@ class Connection
   bool Handle(const Record& record, Lock* lock);
   bool HandleEager(const Record& record);
   bool HandleData(const Record& record, Lock* lock);
+  // False where it is nonsense.
+  bool TakeDueFin();
 
   void SayFinal();
   void Nonsense() {
@@ -160,6 +163,7 @@ class Connection
   };
   weft_sdk::Fifo<Fin> fins_;        // put off
   bool put_off_ = false;            // those of now
+  uint32_t due_fin_ = 0;            // that came with a message; 0: none
   weft_sdk::Fifo<Record> pending_;  // no room yet; bounded as operations are
   std::vector<uint32_t> slots_[2];  // free ones; [1]: of urgent SENDs
   uint64_t written_ = 0;            // into a slot, by the last SEND
